@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// T0. What happens during a fit, as callbacks hear it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace toller {
+
+/// How a callback asks the loop to end after this step.
+class StopRequest {
+public:
+  void ask(std::string reason) {
+    if (reason_.empty()) reason_ = std::move(reason);
+  }
+  [[nodiscard]] bool asked() const noexcept { return !reason_.empty(); }
+  [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+
+private:
+  std::string reason_;
+};
+
+/// Before the first step. `steps_done` is not 0 when a run was resumed.
+struct FitBegin {
+  std::int64_t total_steps = 0;
+  std::int64_t steps_done = 0;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t epochs = 0;
+  std::int64_t rows = 0;
+  std::int64_t batch_size = 0;
+  std::string recipe{};
+};
+
+/// After each optimizer step. Units: lr per update; seconds of wall time for this step; tokens real ones, of all texts.
+struct StepEnd {
+  std::int64_t step = 0;  ///< steps done, this one included
+  std::int64_t total_steps = 0;
+  std::int64_t epoch = 0;  ///< from 0
+  double loss = 0;         ///< mean over the step's rows
+  double accuracy = 0;     ///< share of rows whose positive scored highest
+  double similarity = 0;   ///< mean similarity of the positives
+  double lr = 0;
+  double grad_norm = 0;  ///< before clipping
+  std::int64_t rows = 0;
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  StopRequest* stop = nullptr;
+};
+
+/// After the last step of an epoch.
+struct EpochEnd {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+};
+
+/// After the last step, also when the run was stopped (`reason` says by what) or failed.
+struct FitEnd {
+  std::int64_t step = 0;
+  bool stopped = false;
+  std::string reason{};
+  double seconds = 0;
+};
+
+}  // namespace toller
