@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+namespace program {
+
+at::Device Compute::start() const {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  at::set_num_threads(threads > 0 ? threads : static_cast<int>(cores));
+  if (device == "auto") return at::hasCUDA() ? toller::cuda(0) : toller::cpu();
+  if (device != "cpu" && device != "cuda" && device.rfind("cuda:", 0) != 0)
+    throw toller::ConfigError("R130", "--device " + device + ": it must be auto, cpu, cuda or cuda:N");
+  if (device != "cpu" && !at::hasCUDA())
+    throw toller::ConfigError("R124", "--device " + device + " was asked for, but no CUDA device can be used");
+  return at::Device(device == "cuda" ? "cuda:0" : device);
+}
+
+void ModelChoice::add_to(CLI::App& command, bool lengths) {
+  command.add_option("--model", model, "Model folder, or the hub name of a model in the local Hugging Face cache")->required();
+  if (!lengths) return;
+  command.add_option("--query-length", options.query_length, "Longest query in tokens");
+  command.add_option("--document-length", options.document_length, "Longest document in tokens");
+  command.add_option("--query-prompt", options.query_prompt, "Text put before every query");
+  command.add_option("--document-prompt", options.document_prompt, "Text put before every document");
+}
+
+fs::path ModelChoice::folder() const {
+  if (fs::is_directory(model)) return model;
+  const bool hub_name = std::count(model.begin(), model.end(), '/') <= 1 && !model.empty() && model[0] != '.' && model[0] != '/';
+  if (!hub_name) throw toller::FileError("R131", model + ": no such folder");
+  const auto variable = [](const char* name) { return std::getenv(name) ? std::string(std::getenv(name)) : std::string(); };
+  fs::path cache = variable("HF_HUB_CACHE");
+  if (cache.empty() && !variable("HF_HOME").empty()) cache = fs::path(variable("HF_HOME")) / "hub";
+  if (cache.empty()) cache = fs::path(variable("HOME")) / ".cache" / "huggingface" / "hub";
+  const std::string full = model.find('/') == std::string::npos ? "sentence-transformers/" + model : model;
+  std::string name = "models--" + full;
+  name.replace(name.find('/'), 1, "--");
+  std::string revision;
+  std::ifstream(cache / name / "refs" / "main") >> revision;
+  const fs::path snapshot = cache / name / "snapshots" / revision;
+  if (!revision.empty() && fs::is_directory(snapshot)) return snapshot;
+  throw toller::FileError("R131", model + ": neither a folder nor in " + cache.string() + "; to download it: hf download " + full);
+}
+
+std::string head_of(const toller::ModelFolder& folder) {
+  if (folder.kind == toller::FolderKind::pylate || folder.kind == toller::FolderKind::stanford) return "late_interaction";
+  for (const auto& module : folder.modules)
+    if (module.type == "Pooling")
+      for (const auto& [key, on] : module.config.items())
+        if (key.rfind("pooling_mode_", 0) == 0 && on.is_boolean() && on.get<bool>()) {
+          std::string mode = key.substr(13);
+          if (mode == "cls_token") return "cls";
+          if (mode == "mean_tokens") return "mean";
+          if (mode == "max_tokens") return "max";
+          if (mode == "weightedmean_tokens") return "weightedmean";
+          return mode;
+        }
+  return "mean";
+}
+
+void check_writable(const fs::path& target) {
+  fs::path parent = fs::absolute(target).lexically_normal();
+  if (!parent.has_filename()) parent = parent.parent_path();
+  if (fs::exists(parent) && !fs::is_directory(parent)) throw toller::FileError("R132", target.string() + ": is a file, not a folder");
+  parent = parent.parent_path();
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error || access(parent.c_str(), W_OK) != 0)
+    throw toller::FileError("R132", target.string() + ": cannot be written: " +
+                                        (error ? error.message() : std::string("no permission in " + parent.string())));
+}
+
+}  // namespace program

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// toller train: fine-tunes a ColBERT or a dense embedder on pairs or triplets of a JSONL file.
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "evaluation.hpp"
+#include "toller/callbacks/progress_bar.hpp"
+#include "toller/callbacks/tensor_board.hpp"
+#include "toller/loss/contrastive.hpp"
+#include "toller/similarity/cosine.hpp"
+#include "toller/similarity/max_sim.hpp"
+#include "toller/text/read_jsonl.hpp"
+#include "toller/train/trainer.hpp"
+
+namespace program {
+namespace {
+
+struct Options {
+  ModelChoice choice{};
+  Compute compute{};
+  toller::FitOptions fit{};
+  std::string data{}, output{}, evaluation{}, schedule = "linear", tensor_board{};
+  std::optional<double> temperature{};
+  std::optional<std::int64_t> dimension{};
+  bool late = false, json = false, keep_duplicates = false, in_order = false, no_dropout = false;
+};
+
+/// Hands the callbacks that were asked for to `fit`.
+template <class Trainer, class Data>
+toller::FitReport fit(Trainer& trainer, const Data& data, const Options& o) {
+  toller::ProgressBar bar;
+  if (o.tensor_board.empty()) return trainer.fit(data, o.fit, bar);
+  return trainer.fit(data, o.fit, bar, toller::TensorBoard{o.tensor_board});
+}
+
+/// Trains one kind of model from start to folder; gives what `--json` prints.
+template <class Pooling, class Similarity>
+nlohmann::json train(const Options& o, const Pooling& pooling, at::Device device) {
+  using namespace toller;
+  auto model = Model<AutoEncoder, Pooling>::from_pretrained(o.choice.folder(), pooling, o.choice.options);
+  model.to(device);
+  const auto data = read_jsonl<Triplet>(o.data);
+  nlohmann::json result = {{"model", o.choice.model}, {"rows", data.size()}};
+  std::optional<RetrievalData> held_out;
+  if (!o.evaluation.empty()) {
+    held_out = read_beir(o.evaluation);
+    result["before"] = evaluate_model<Similarity>(model, *held_out, o.compute.precision);
+    if (!o.json) print_metrics("before", result["before"]);
+  }
+  Contrastive<Similarity> loss;
+  if (o.temperature) loss.temperature = *o.temperature;
+  loss.mask_duplicates = !o.keep_duplicates;
+  const FitReport report = with_precision(o.compute.precision, [&](auto precision) {
+    Trainer trainer{model, loss, precision, SingleDevice{device}};
+    return fit(trainer, data, o);
+  });
+  model.save_pretrained(o.output);
+  result.update({{"steps", report.steps}, {"loss", report.loss}, {"seconds", report.seconds}, {"output", o.output}});
+  if (report.stopped) {
+    std::cerr << "toller: stopped by " << report.reason << " after step " << report.steps << "; the model so far is saved in " << o.output << std::endl;
+    result["stopped"] = report.reason;
+    return result;
+  }
+  if (held_out) {
+    result["after"] = evaluate_model<Similarity>(model, *held_out, o.compute.precision);
+    if (!o.json) print_metrics("after", result["after"]);
+  }
+  if (!o.json) std::cerr << "saved " << o.output << std::endl;
+  return result;
+}
+
+template <class Reduce>
+nlohmann::json train_dense(const Options& o, at::Device device) {
+  return train<Reduce, toller::Cosine>(o, Reduce{}, device);
+}
+
+void run(const Options& given) {
+  using namespace toller;
+  Options o = given;
+  const at::Device device = o.compute.start();
+  check_writable(o.output);
+  o.fit.optimizer.schedule = o.schedule == "constant" ? Schedule::constant : Schedule::linear;
+  o.fit.shuffle = !o.in_order;
+  o.fit.dropout = !o.no_dropout;
+  const auto kind = [&]() -> nlohmann::json {
+    if (o.late) return train<LateInteraction, MaxSim>(o, LateInteraction{.dim = o.dimension}, device);
+    const std::string head = o.choice.pooling.empty() ? head_of(read_model_folder(o.choice.folder())) : o.choice.pooling;
+    if (head == "late_interaction")
+      throw ConfigError("R133", o.choice.model + " is a late-interaction model: train it with `toller train colbert`");
+    if (head == "cls") return train_dense<ClsPooling>(o, device);
+    if (head == "lasttoken") return train_dense<LastTokenPooling>(o, device);
+    if (head == "max") return train_dense<MaxPooling>(o, device);
+    if (head == "mean_sqrt_len_tokens") return train_dense<MeanSqrtLengthPooling>(o, device);
+    if (head == "weightedmean") return train_dense<WeightedMeanPooling>(o, device);
+    return train_dense<MeanPooling>(o, device);
+  };
+  const nlohmann::json result = kind();
+  if (o.json) std::cout << result.dump() << std::endl;
+  if (result.contains("stopped")) std::exit(130);
+}
+
+void add_kind(CLI::App& train, const std::string& name, const std::string& what, bool late) {
+  auto* command = train.add_subcommand(name, what);
+  auto o = std::make_shared<Options>();
+  o->late = late;
+  o->choice.add_to(*command);
+  o->compute.add_to(*command);
+  auto& fit = o->fit;
+  auto& optimizer = fit.optimizer;
+  command->add_option("--data", o->data, "JSONL file: query, positive, and any number of negatives")->required();
+  command->add_option("--output", o->output, "Folder for the trained model")->required();
+  command->add_option("--eval", o->evaluation, "BEIR folder to score before and after");
+  command->add_option("--epochs", fit.epochs, "Passes over the data")->capture_default_str();
+  command->add_option("--steps", fit.steps, "Optimizer steps instead of epochs");
+  command->add_option("--batch-size", fit.batch_size, "Rows a step")->capture_default_str();
+  command->add_option("--lr", optimizer.lr, "Learning rate")->capture_default_str();
+  command->add_option("--head-lr", optimizer.head_lr, "Learning rate of the head alone");
+  command->add_option("--warmup", optimizer.warmup, "Steps of warm-up, or below 1 their share")->capture_default_str();
+  command->add_option("--schedule", o->schedule, "linear or constant")->check(CLI::IsMember({"linear", "constant"}))->capture_default_str();
+  command->add_option("--weight-decay", optimizer.weight_decay, "AdamW's weight decay")->capture_default_str();
+  command->add_option("--max-grad-norm", optimizer.max_grad_norm, "Largest gradient norm, 0 for no clipping")->capture_default_str();
+  command->add_option("--temperature", o->temperature, late ? "What scores are divided by (1)" : "What scores are divided by (0.05)");
+  command->add_option("--seed", fit.seed, "Of order, dropout and fresh weights")->capture_default_str();
+  command->add_option("--workers", fit.workers, "Threads that make batches (-1: half the cores)")->capture_default_str();
+  command->add_flag("--in-order", o->in_order, "Take the rows as they are in the file");
+  command->add_flag("--drop-last", fit.drop_last, "Leave out an epoch's last short batch");
+  command->add_flag("--no-dropout", o->no_dropout, "Train without the config's dropout");
+  command->add_flag("--keep-duplicates", o->keep_duplicates, "Let equal texts of other rows count as negatives");
+  command->add_flag("--fresh-head", o->choice.options.fresh_head, "Start a new head, whatever the folder holds");
+  command->add_option("--tensorboard", o->tensor_board, "Folder for TensorBoard's event file");
+  command->add_flag("--json", o->json, "Print the result as JSON");
+  if (late) {
+    command->add_option("--dim", o->dimension, "Size of the vectors (128)");
+    command->add_option("--query-expansion", o->choice.options.query_expansion, "Pad queries with [MASK] to their length (true)");
+  } else {
+    command->add_option("--pooling", o->choice.pooling, "Of a folder that names none")
+        ->check(CLI::IsMember({"cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"}));
+  }
+  command->callback([o] {
+    o->choice.options.seed = o->fit.seed;
+    run(*o);
+  });
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto* command = app.add_subcommand("train", "Fine-tune a ColBERT or a dense embedder");
+  command->require_subcommand(1);
+  add_kind(*command, "colbert", "A late-interaction retriever", true);
+  add_kind(*command, "dense", "An embedder, one vector a text", false);
+}
+
+}  // namespace program

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// T0. Collections for retrieval in BEIR's layout.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "toller/core/error.hpp"
+#include "toller/evaluate/metrics.hpp"
+#include "toller/text/mapped_file.hpp"
+
+namespace toller {
+
+/// Documents, queries and which answer which. Only queries that are judged are kept; all in the order of their files.
+struct RetrievalData {
+  std::vector<std::string> document_ids{};
+  std::vector<std::string> documents{};
+  std::vector<std::string> query_ids{};
+  std::vector<std::string> queries{};
+  Qrels qrels{};
+};
+
+/// Reads `corpus.jsonl`, `queries.jsonl` and `qrels/<split>.tsv` of a folder. A document's text is its title, a space and its
+/// text, without space at the ends.
+///
+/// Errors   DataError, naming `file:line`: R201 (no such file), R202 (no rows), R265 (not a JSON object, or invalid UTF-8),
+///          R266 (a field is missing or no text), R267 (an id twice), R268 (a line of the qrels that is not
+///          query, document, grade; or a query that the folder does not have).
+[[nodiscard]] RetrievalData read_beir(const std::filesystem::path& folder, std::string_view split = "test");
+
+namespace detail {
+
+[[nodiscard]] inline std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view space = " \t\r\n";
+  const auto begin = text.find_first_not_of(space);
+  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(space) + 1 - begin);
+}
+
+/// Calls `take(id, title, text)` for each row of a JSON Lines file; the title may be missing.
+template <class Take>
+void read_beir_texts(const std::filesystem::path& path, Take&& take) {
+  const LineFile file(path);
+  std::unordered_set<std::string> seen;
+  for (std::int64_t i = 0; i < file.size(); ++i) {
+    const auto fail = [&](std::string_view code, const std::string& message) {
+      throw DataError(code, file.place(i) + ": " + message);
+    };
+    const auto row = nlohmann::json::parse(file.line(i), nullptr, /*allow_exceptions=*/false);
+    if (!row.is_object()) fail("R265", "expected a JSON object in UTF-8");
+    const auto field = [&](const char* name, bool needed) -> std::string {
+      const auto at = row.find(name);
+      if (at == row.end() || at->is_null()) {
+        if (needed) fail("R266", cat("field \"", name, "\" is missing"));
+        return {};
+      }
+      if (at->is_number_integer()) return at->dump();
+      if (!at->is_string()) fail("R266", cat("field \"", name, "\": expected a text, found ", at->type_name()));
+      return at->template get<std::string>();
+    };
+    std::string id = field("_id", true);
+    if (!seen.insert(id).second) fail("R267", cat("id \"", id, "\" is there twice"));
+    take(std::move(id), field("title", false), field("text", true));
+  }
+}
+
+/// Reads `query-id TAB corpus-id TAB grade` lines; the first may be a header.
+[[nodiscard]] inline Qrels read_qrels(const std::filesystem::path& path, const std::unordered_set<std::string>& queries) {
+  const LineFile file(path);
+  Qrels qrels;
+  for (std::int64_t i = 0; i < file.size(); ++i) {
+    const std::string_view line = file.line(i);
+    const auto first = line.find('\t');
+    const auto second = first == std::string_view::npos ? first : line.find('\t', first + 1);
+    const std::string_view number = second == std::string_view::npos ? std::string_view() : trimmed(line.substr(second + 1));
+    int grade = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), grade);
+    if (error != std::errc() || end != number.data() + number.size()) {
+      if (i == 0 && second != std::string_view::npos) continue;
+      throw DataError("R268", cat(file.place(i), ": expected query id, document id and whole grade, separated by tabs"));
+    }
+    std::string query(line.substr(0, first));
+    if (!queries.contains(query)) throw DataError("R268", cat(file.place(i), ": there is no query \"", query, "\""));
+    if (!qrels[std::move(query)].emplace(line.substr(first + 1, second - first - 1), grade).second)
+      throw DataError("R267", file.place(i) + ": this document is judged twice for this query");
+  }
+  if (qrels.empty()) throw DataError("R202", path.string() + ": the file has no rows");
+  return qrels;
+}
+
+}  // namespace detail
+
+inline RetrievalData read_beir(const std::filesystem::path& folder, std::string_view split) {
+  RetrievalData data;
+  std::unordered_set<std::string> known;
+  std::vector<std::pair<std::string, std::string>> queries;
+  detail::read_beir_texts(folder / "queries.jsonl", [&](std::string id, const std::string&, std::string text) {
+    known.insert(id);
+    queries.emplace_back(std::move(id), std::move(text));
+  });
+  data.qrels = detail::read_qrels(folder / "qrels" / (std::string(split) + ".tsv"), known);
+  for (auto& [id, text] : queries) {
+    if (!data.qrels.contains(id)) continue;
+    data.query_ids.push_back(std::move(id));
+    data.queries.emplace_back(detail::trimmed(text));
+  }
+  detail::read_beir_texts(folder / "corpus.jsonl", [&](std::string id, const std::string& title, const std::string& text) {
+    data.document_ids.push_back(std::move(id));
+    data.documents.emplace_back(detail::trimmed(title + " " + text));
+  });
+  return data;
+}
+
+}  // namespace toller

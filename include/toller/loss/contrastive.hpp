@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// T2. The contrastive loss with in-batch negatives (InfoNCE), in four directions.
+#pragma once
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/logsumexp.h>
+
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "toller/core/check.hpp"
+#include "toller/core/full_precision.hpp"
+#include "toller/loss/detail/select_texts.hpp"
+#include "toller/loss/loss.hpp"
+#include "toller/loss/negatives.hpp"
+#include "toller/similarity/similarity.hpp"
+#include "toller/text/records.hpp"
+
+namespace toller {
+
+/// One softmax over all directions, or the mean of one softmax for each.
+enum class Partition { joint, per_direction };
+
+/// Each query against the documents of the whole batch: its positive shall score highest.
+///
+///   loss_i = log Z_i - s(q_i, d_i) / temperature,   log Z_i = logsumexp over the chosen directions of s / temperature
+///
+///   query to document     s(q_i, every document)                              always
+///   document to query     s(every query, d_i)                                 `document_to_query`
+///   query to query        s(q_i, every other query)                           `query_to_query`
+///   document to document  s(every document of other queries, d_i)             `document_to_document`
+///
+/// Shapes   B queries, M documents; Relevance says which document is whose.
+/// Types    scores, softmax and sum in float32 whatever autocast says; float64 for float64.
+/// Masks    `mask_duplicates`: what is equal to the row's positive, or is the positive of an equal query, is no negative;
+///          nor is an equal query. False compares with libraries that do not look.
+/// Ranks    `CrossDeviceNegatives`: the documents of all ranks, gathered by the trainer, are compared.
+/// Errors   ConfigError R330 (temperature), R331 (directions); ShapeError R301, R310, R332.
+/// Source   van den Oord et al. 2018; symmetric: Radford et al. 2021; all four directions: Li et al. 2023 (GTE).
+template <Similarity S, class Negatives = InBatchNegatives>
+struct Contrastive {
+  static_assert(std::is_same_v<Negatives, InBatchNegatives> || std::is_same_v<Negatives, CrossDeviceNegatives>,
+                "[toller C107] negatives are InBatchNegatives or CrossDeviceNegatives. loss/README.md");
+  static constexpr bool in_batch_negatives = true;
+  static constexpr bool cross_device = std::is_same_v<Negatives, CrossDeviceNegatives>;
+  static constexpr std::string_view name = cross_device ? "Contrastive across devices" : "Contrastive";
+  using input_type = typename S::input_type;
+  using target_type = Relevance;
+  template <class Record>
+  static constexpr bool accepts = PairRecord<Record>;
+
+  double temperature = S::default_temperature;
+  S similarity{};
+  bool document_to_query = false;
+  bool query_to_query = false;
+  bool document_to_document = false;
+  Partition partition = Partition::joint;
+  bool mask_duplicates = true;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("temperature", self.temperature);
+    visit("similarity", self.similarity);
+    visit("document_to_query", self.document_to_query);
+    visit("query_to_query", self.query_to_query);
+    visit("document_to_document", self.document_to_document);
+    visit("partition", self.partition);
+    visit("mask_duplicates", self.mask_duplicates);
+  }
+
+  /// Throws unless the fields make sense together.
+  void check() const {
+    if (!(temperature > 0) || temperature == std::numeric_limits<double>::infinity())
+      throw ConfigError("R330", detail::cat(name, ": temperature must be above 0, got ", temperature));
+    if (partition == Partition::per_direction && (query_to_query || document_to_document))
+      throw ConfigError("R331", detail::cat(name, ": Partition::per_direction needs the positive in every direction, so it goes ",
+                                            "with document_to_query only; use Partition::joint"));
+  }
+
+  [[nodiscard]] LossValue operator()(const input_type& queries, const input_type& documents, const Relevance& target) const {
+    check();
+    const FullPrecision guard;
+    const std::int64_t rows = queries.size();
+    expect_target(rows, documents.size(), target);
+    const at::Tensor positive = target.positive.unsqueeze(1);
+    at::Tensor scores = similarity.scores(queries, documents);
+    const at::Tensor similarity_sum = scores.detach().gather(1, positive).sum();
+    const Masks masks = make_masks(rows, target);
+
+    std::vector<at::Tensor> directions{logits(scores, masks.document)};
+    const at::Tensor& to_documents = directions.front();
+    if (query_to_query) directions.push_back(logits(similarity.scores(queries, queries), masks.other_query));
+    if (document_to_query || document_to_document) {
+      const input_type positives = detail::select_texts(documents, target.positive);
+      if (document_to_query) directions.push_back(logits(similarity.scores(queries, positives).t(), masks.query));
+      if (document_to_document) directions.push_back(logits(similarity.scores(documents, positives).t(), masks.other_document));
+    }
+    const at::Tensor correct = rows == 0 ? similarity_sum.new_zeros({})
+                                         : to_documents.detach().argmax(1).eq(target.positive).sum().to(similarity_sum.scalar_type());
+    at::Tensor log_z;
+    if (partition == Partition::joint) log_z = at::logsumexp(directions.size() == 1 ? to_documents : at::cat(directions, 1), 1);
+    else {
+      log_z = at::logsumexp(to_documents, 1);
+      for (std::size_t i = 1; i < directions.size(); ++i) log_z = log_z.add(at::logsumexp(directions[i], 1));
+      log_z = log_z.div(static_cast<double>(directions.size()));
+    }
+    return {log_z.sub(to_documents.gather(1, positive).squeeze(1)).sum(), rows, correct, similarity_sum};
+  }
+
+private:
+  /// True where a score is left out; undefined where none is.
+  struct Masks {
+    at::Tensor document{}, other_query{}, query{}, other_document{};
+  };
+
+  [[nodiscard]] at::Tensor logits(const at::Tensor& scores, const at::Tensor& left_out) const {
+    const at::Tensor scaled = scores.div(temperature);
+    return left_out.defined() ? scaled.masked_fill(left_out, -std::numeric_limits<double>::infinity()) : scaled;
+  }
+
+  [[nodiscard]] Masks make_masks(std::int64_t rows, const Relevance& target) const {
+    const auto own_query = [&](const at::Tensor& of_query) { return of_query.index_select(0, target.owner); };
+    const at::Tensor row = at::arange(rows, target.owner.options()), column = row.unsqueeze(1);
+    Masks masks;
+    masks.other_query = column.eq(row);
+    masks.other_document = column.eq(target.owner);
+    if (!mask_duplicates) return masks;
+    const at::Tensor own = target.positive.unsqueeze(1).eq(at::arange(target.owner.size(0), target.owner.options()));
+    const at::Tensor is_positive = own.any(0);
+    const at::Tensor positive_hash = target.document_hash.index_select(0, target.positive);
+    const at::Tensor same_document = positive_hash.unsqueeze(1).eq(target.document_hash);
+    const at::Tensor of_same_query = target.query_hash.unsqueeze(1).eq(own_query(target.query_hash));
+    const at::Tensor same_row =
+        target.query_hash.unsqueeze(1).eq(target.query_hash).logical_or_(positive_hash.unsqueeze(1).eq(positive_hash));
+    masks.document = same_document.logical_or(of_same_query.logical_and(is_positive)).logical_and_(own.logical_not());
+    masks.query = same_row.logical_and(masks.other_query.logical_not());
+    masks.other_document = masks.other_document.logical_or(same_document).logical_or_(of_same_query);
+    masks.other_query = masks.other_query.logical_or(same_row);
+    return masks;
+  }
+
+  void expect_target(std::int64_t rows, std::int64_t columns, const Relevance& target) const {
+    expect_shape("relevance.positive", target.positive, {rows});
+    expect_shape("relevance.owner", target.owner, {columns});
+    if (mask_duplicates) {
+      expect_shape("relevance.query_hash", target.query_hash, {rows});
+      expect_shape("relevance.document_hash", target.document_hash, {columns});
+    }
+    if (rows > 0 && columns < rows)
+      throw ShapeError("R332", detail::cat(name, ": ", rows, " queries came with only ", columns, " documents"));
+  }
+};
+
+}  // namespace toller

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// T0. JSON files, with errors that name the file, the place and the key.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "toller/core/error.hpp"
+#include "toller/core/mapped_bytes.hpp"
+
+namespace toller {
+
+namespace detail {
+
+/// nlohmann's message without its bracketed name, on one line.
+[[nodiscard]] inline std::string json_reason(const nlohmann::json::exception& error) {
+  std::string text = error.what();
+  if (const auto end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  return text;
+}
+
+/// A name from a file as it can be shown on one line.
+[[nodiscard]] inline std::string in_quotes(std::string_view name) {
+  return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+template <class T>
+constexpr std::string_view json_kind() {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  else if constexpr (std::is_integral_v<T>) return "a whole number";
+  else if constexpr (std::is_arithmetic_v<T>) return "a number";
+  else if constexpr (std::is_same_v<T, std::string>) return "a string";
+  else return "a list or an object of another kind";
+}
+
+}  // namespace detail
+
+/// Reads a JSON file.
+///
+/// Errors   FileError R401: missing or not readable. R410: not JSON; names the line and column.
+[[nodiscard]] inline nlohmann::json read_json_file(const std::filesystem::path& path) {
+  const MappedBytes file(path);
+  try {
+    return nlohmann::json::parse(file.bytes());
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError("R410", detail::cat(path.string(), ": not JSON: ", detail::json_reason(error)));
+  }
+}
+
+/// The value of a key of a JSON object read from `path`; empty if the key is missing or null.
+///
+/// Errors   FileError R411: `object` is no object, or the value is of another kind.
+template <class T>
+[[nodiscard]] std::optional<T> json_value(const nlohmann::json& object, std::string_view key,
+                                          const std::filesystem::path& path) {
+  const auto fail = [&](std::string_view what) -> std::optional<T> {
+    throw FileError("R411", detail::cat(path.string(), ": ", what));
+  };
+  if (!object.is_object()) return fail("expected a JSON object, got " + std::string(object.type_name()));
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  bool fits = true;
+  if constexpr (std::is_same_v<T, bool>) fits = found->is_boolean();
+  else if constexpr (std::is_integral_v<T>) fits = found->is_number_integer();
+  else if constexpr (std::is_arithmetic_v<T>) fits = found->is_number();
+  try {
+    if (fits) return found->template get<T>();
+  } catch (const nlohmann::json::exception&) {
+  }
+  return fail(detail::cat("key ", detail::in_quotes(key), ": expected ", detail::json_kind<T>(), ", got ",
+                          found->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 60)));
+}
+
+}  // namespace toller

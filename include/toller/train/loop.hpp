@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// T2. The training loop.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "toller/core/seed.hpp"
+#include "toller/optimizer/clip.hpp"
+#include "toller/optimizer/schedule.hpp"
+#include "toller/train/events.hpp"
+#include "toller/train/interrupt.hpp"
+#include "toller/train/notify.hpp"
+#include "toller/train/options.hpp"
+
+namespace toller::detail {
+
+/// The numbers of a run that are known before it starts.
+struct LoopPlan {
+  std::int64_t total_steps = 0;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t warmup_steps = 0;
+};
+
+[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Steps until the plan is done, a callback asks to stop, or a signal comes.
+///
+/// Errors   NumericError R501: the loss of a step is not finite; the weights are those before that step.
+template <class Loader, class Model, class Loss, class Precision, class Step, class OptimizerState, class... Callbacks>
+FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& loader, const Model& model, const Loss& loss,
+                   Precision& precision, const Step& step, OptimizerState& optimizer, const Parameters& trained,
+                   Callbacks&... callbacks) {
+  const InterruptGuard interrupts;
+  const at::Device device = model.device();
+  const auto start = std::chrono::steady_clock::now();
+  FitReport report;
+  StopRequest stop;
+  std::int64_t epoch = 0;
+  loader.start_epoch(epoch);
+  while (report.steps < plan.total_steps && !stop.asked()) {
+    const auto step_start = std::chrono::steady_clock::now();
+    auto batch = loader.next();
+    if (!batch) {
+      notify(EpochEnd{epoch, report.steps}, callbacks...);
+      loader.start_epoch(++epoch);
+      continue;
+    }
+    batch->tokens = batch->tokens.to(device);
+    batch->relevance = batch->relevance.to(device);
+    if (options.dropout) batch->tokens.dropout_key = mix_seed(options.seed, Stream::dropout, report.steps);
+
+    const StepReport result = step.run(*batch, model, loss, precision);  // leaves gradients
+    if (!std::isfinite(result.loss))
+      throw NumericError("R501", cat("the loss of step ", report.steps + 1, " is ", result.loss, " (rows ", batch->rows.front(),
+                                     " .. of epoch ", epoch + 1, "); the weights are those before it"));
+    const double norm = clip_grad_norm(trained, options.optimizer.max_grad_norm);
+    const double factor = lr_factor(options.optimizer.schedule, report.steps, plan.warmup_steps, plan.total_steps);
+    precision.step([&] { optimizer.step(factor); });
+    optimizer.zero_grad();
+
+    ++report.steps;
+    report.loss = result.loss;
+    notify(StepEnd{report.steps, plan.total_steps, epoch, result.loss, result.accuracy, result.similarity,
+                   options.optimizer.lr * factor, norm, result.rows, result.tokens, seconds_since(step_start), &stop},
+           callbacks...);
+    if (InterruptGuard::interrupted()) stop.ask(InterruptGuard::reason());
+  }
+  if (report.steps == plan.total_steps) notify(EpochEnd{epoch, report.steps}, callbacks...);
+  report.stopped = stop.asked() && report.steps < plan.total_steps;
+  report.reason = stop.reason();
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+}  // namespace toller::detail

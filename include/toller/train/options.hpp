@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// T0. What a fit can be told.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toller/core/error.hpp"
+#include "toller/optimizer/optimizer.hpp"
+
+namespace toller {
+
+/// How long, how large, how fast.
+///
+/// Units    `steps` optimizer steps, 0: as many as `epochs` takes, else the run goes through the data until they are done;
+///          `batch_size` rows of the global batch; `workers` threads that make batches, -1: half the cores, 0: none.
+struct FitOptions {
+  static constexpr std::string_view name = "FitOptions";
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;
+  std::int64_t batch_size = 32;
+  OptimizerOptions optimizer{};
+  std::uint64_t seed = 42;
+  bool shuffle = true;
+  bool drop_last = false;
+  bool dropout = true;  ///< with the probabilities of the model's config
+  int workers = -1;
+  std::int64_t prefetch = 4;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("epochs", self.epochs);
+    visit("steps", self.steps);
+    visit("batch_size", self.batch_size);
+    visit("optimizer", self.optimizer);
+    visit("seed", self.seed);
+    visit("shuffle", self.shuffle);
+    visit("drop_last", self.drop_last);
+    visit("dropout", self.dropout);
+    visit("workers", self.workers);
+    visit("prefetch", self.prefetch);
+  }
+};
+
+/// Why a fit cannot start, found before it does.
+struct Problem {
+  std::string code{};
+  std::string message{};
+};
+
+/// What a fit did.
+struct FitReport {
+  std::int64_t steps = 0;
+  double loss = 0;  ///< of the last step
+  double seconds = 0;
+  bool stopped = false;
+  std::string reason{};
+};
+
+}  // namespace toller

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the toller program as a user would: every command, and every kind of bad input.
+
+usage: cli_test.py PROGRAM GOLDEN_DIR"""
+import array
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, GOLDEN = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+TINY = os.path.join(GOLDEN, "encoders", "bert_classifier")
+WORDS = "image file network mail music game font table python library editor terminal server module cards data".split()
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        body = file.read()
+    tensors = {}
+    for name, about in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = about["data_offsets"]
+        values = array.array({"F32": "f", "I64": "q"}[about["dtype"]])
+        values.frombytes(body[begin:end])
+        tensors[name] = (about["shape"], values)
+    return tensors
+
+
+class Program(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="toller-cli-")
+        cls.pairs = cls.file("pairs.jsonl", "".join(
+            json.dumps({"query": f"{a} {b}", "positive": f"This package is a {a} for every {b}."}) + "\n"
+            for a in WORDS[:6] for b in WORDS[6:12]))
+        cls.beir = os.path.join(cls.dir, "beir")
+        os.makedirs(os.path.join(cls.beir, "qrels"))
+        rows = [json.loads(line) for line in open(cls.pairs)]
+        with open(os.path.join(cls.beir, "corpus.jsonl"), "w") as f:
+            f.writelines(json.dumps({"_id": f"d{i}", "title": "", "text": r["positive"]}) + "\n" for i, r in enumerate(rows))
+        with open(os.path.join(cls.beir, "queries.jsonl"), "w") as f:
+            f.writelines(json.dumps({"_id": f"q{i}", "text": r["query"]}) + "\n" for i, r in enumerate(rows))
+        with open(os.path.join(cls.beir, "qrels", "test.tsv"), "w") as f:
+            f.write("query-id\tcorpus-id\tscore\n")
+            f.writelines(f"q{i}\td{i}\t1\n" for i in range(len(rows)))
+        for kind in ("dense", "colbert"):
+            cls.good("train", kind, "--model", TINY, "--fresh-head", "--data", cls.pairs, "--output", cls.path(kind), "--steps", "3", "--batch-size", "8")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir)
+
+    @classmethod
+    def path(cls, name):
+        return os.path.join(cls.dir, name)
+
+    @classmethod
+    def file(cls, name, text):
+        data = text if isinstance(text, bytes) else text.encode()
+        with open(cls.path(name), "wb") as f:
+            f.write(data)
+        return cls.path(name)
+
+    @classmethod
+    def run_program(cls, *args, stdin=""):
+        data = stdin if isinstance(stdin, bytes) else stdin.encode()
+        return subprocess.run([PROGRAM, *args], input=data, capture_output=True, timeout=300)
+
+    @classmethod
+    def good(cls, *args, stdin=""):
+        done = cls.run_program(*args, stdin=stdin)
+        assert done.returncode == 0, (args, done.stderr.decode())
+        return done.stdout.decode()
+
+    def bad(self, *args, says, stdin="", code=1):
+        """The run fails with one line that says all of `says`, and leaves nothing at --output."""
+        output = args[args.index("--output") + 1] if "--output" in args else None
+        before = output and os.path.exists(output)
+        done = self.run_program(*args, stdin=stdin)
+        error = done.stderr.decode()
+        self.assertEqual(done.returncode, code, error)
+        lines = [line for line in error.split("\n") if line.startswith("toller: ")]
+        self.assertEqual(len(lines), 1, error)
+        for part in [says] if isinstance(says, str) else says:
+            self.assertIn(part, lines[0])
+        self.assertNotIn("Exception raised from", error)
+        if output:
+            self.assertEqual(bool(before), os.path.exists(output))
+            parent = os.path.dirname(output)
+            if os.path.isdir(parent):
+                self.assertEqual([n for n in os.listdir(parent) if ".part" in n], [])
+
+    def train_bad(self, says, model=None, data=None, *more, kind="dense"):
+        self.bad("train", kind, "--model", model or TINY, "--fresh-head", "--data", data or self.pairs, "--output", self.path("never"),
+                 "--steps", "1", "--batch-size", "2", *more, says=says)
+
+    def model_with(self, name, change):
+        """A copy of the tiny encoder's folder, changed."""
+        folder = self.path(name)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(TINY, folder)
+        for file in os.listdir(folder):
+            os.chmod(os.path.join(folder, file), 0o644)
+        change(folder)
+        return folder
+
+    def edit_config(self, name, **changes):
+        def change(folder):
+            path = os.path.join(folder, "config.json")
+            config = json.load(open(path))
+            config.update(changes)
+            json.dump(config, open(path, "w"))
+        return self.model_with(name, change)
+
+    def edit_header(self, name, edit):
+        """The folder with its safetensors header changed by edit(header, body) -> (header, body)."""
+        def change(folder):
+            path = os.path.join(folder, "model.safetensors")
+            raw = open(path, "rb").read()
+            (length,) = struct.unpack("<Q", raw[:8])
+            header, body = edit(json.loads(raw[8:8 + length]), raw[8 + length:])
+            text = json.dumps(header).encode()
+            text += b" " * (-len(text) % 8)
+            open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+        return self.model_with(name, change)
+
+    # --- every command ---------------------------------------------------------------------------------------------
+    def test_help(self):
+        for command in ([], ["train"], ["train", "colbert"], ["train", "dense"], ["evaluate"], ["encode"], ["tokenize"], ["info"]):
+            self.assertIn("--help", self.good(*command, "--help"))
+        self.assertRegex(self.good("--version"), r"^\d+\.\d+\.\d+")
+
+    def test_tokenize(self):
+        out = self.good("tokenize", "--model", TINY, stdin='{"text": "python library"}\n\n{"text": "a", "pair": "b"}\n')
+        rows = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(len(rows), 2)
+        self.assertEqual(len(rows[0]["ids"]), len(rows[0]["attention"]))
+        query = json.loads(self.good("tokenize", "--model", self.path("colbert"), "--role", "query", stdin='{"text": "python"}\n'))
+        self.assertEqual(len(query["ids"]), 32)
+        self.assertEqual(query["attention"][-1], 0)
+        cut = json.loads(self.good("tokenize", "--model", TINY, "--max-length", "4", stdin='{"text": "a b c d e f g h"}\n'))
+        self.assertEqual(len(cut["ids"]), 4)
+
+    def test_encode_dense(self):
+        self.good("encode", "--model", self.path("dense"), "--input", self.pairs, "--field", "positive", "--output", self.path("d.safetensors"))
+        shape, values = read_safetensors(self.path("d.safetensors"))["embeddings"]
+        self.assertEqual(shape[0], 36)
+        self.assertAlmostEqual(sum(v * v for v in values[:shape[1]]), 1, places=5)
+
+    def test_encode_colbert(self):
+        out = self.good("encode", "--model", self.path("colbert"), "--input", self.pairs, "--field", "query", "--role", "query",
+                        "--threads", "1", "--output", self.path("c.safetensors"), "--json")
+        self.assertEqual(json.loads(out)["texts"], 36)
+        tensors = read_safetensors(self.path("c.safetensors"))
+        self.assertEqual(tensors["vectors"][0], [36 * 32, 128])
+        self.assertEqual(list(tensors["offsets"][1]), [32 * i for i in range(37)])
+
+    def test_encode_bf16_is_close(self):
+        found = {}
+        for precision in ("fp32", "bf16"):
+            self.good("encode", "--model", self.path("dense"), "--input", self.pairs, "--field", "query", "--precision", precision, "--output", self.path("p.safetensors"))
+            found[precision] = read_safetensors(self.path("p.safetensors"))["embeddings"][1]
+        self.assertLess(max(abs(a - b) for a, b in zip(found["fp32"], found["bf16"])), 0.03)
+
+    def test_info(self):
+        info = json.loads(self.good("info", "--model", self.path("colbert"), "--text", "python library!", "--json"))
+        self.assertEqual(info["dimension"], 128)
+        self.assertEqual(info["query"]["max_length"], 32)
+        self.assertEqual(info["document"]["marker"], "[D] ")
+        self.assertAlmostEqual(info["text"]["norm"], 1, places=5)
+        self.assertIn("embeddings.word_embeddings.weight", self.good("info", "--model", self.path("dense")))
+
+    def test_evaluate(self):
+        for kind in ("dense", "colbert"):
+            metrics = json.loads(self.good("evaluate", "--model", self.path(kind), "--data", self.beir, "--json"))
+            for name in ("ndcg@10", "mrr@10", "map@100", "recall@100", "accuracy@1"):
+                self.assertTrue(0 <= metrics[name] <= 1, name)
+            self.assertGreater(metrics["recall@100"], 0.99)
+        self.assertIn("nDCG@10", self.good("evaluate", "--model", self.path("dense"), "--data", self.beir))
+
+    def test_train_improves_and_repeats(self):
+        def run():
+            return json.loads(self.good("train", "colbert", "--model", TINY, "--fresh-head", "--data", self.pairs, "--output", self.path("again"), "--epochs", "12",
+                                        "--batch-size", "12", "--lr", "1e-3", "--eval", self.beir, "--seed", "5", "--threads", "1", "--json"))
+        first, second = run(), run()
+        self.assertEqual(first["steps"], 36)
+        self.assertGreater(first["after"]["ndcg@10"], first["before"]["ndcg@10"])
+        self.assertEqual(first["after"], second["after"])
+        self.assertEqual(first["loss"], second["loss"])
+
+    def test_train_negatives_and_goes_on_from_a_saved_model(self):
+        rows = [json.loads(line) for line in open(self.pairs)]
+        data = self.file("triplets.jsonl", "".join(json.dumps({**r, "negative": rows[i - 1]["positive"]}) + "\n" for i, r in enumerate(rows)))
+        for kind in ("dense", "colbert"):
+            self.good("train", kind, "--model", self.path(kind), "--data", data, "--output", self.path("more"), "--steps", "2", "--batch-size", "4", "--precision", "bf16")
+
+    def test_hub_name_in_the_cache(self):
+        cache = self.path("hub")
+        snapshot = os.path.join(cache, "models--someone--tiny", "snapshots", "abc")
+        shutil.rmtree(cache, ignore_errors=True)
+        os.makedirs(os.path.join(cache, "models--someone--tiny", "refs"))
+        shutil.copytree(TINY, snapshot)
+        open(os.path.join(cache, "models--someone--tiny", "refs", "main"), "w").write("abc")
+        os.environ["HF_HUB_CACHE"] = cache
+        try:
+            self.good("tokenize", "--model", "someone/tiny", stdin='{"text": "a"}\n')
+            self.bad("tokenize", "--model", "someone/other", says="hf download someone/other")
+        finally:
+            del os.environ["HF_HUB_CACHE"]
+
+    def test_interrupt_saves(self):
+        run = subprocess.Popen([PROGRAM, "train", "dense", "--model", TINY, "--fresh-head", "--data", self.pairs, "--output", self.path("stopped"), "--steps", "100000",
+                                "--batch-size", "4"], stderr=subprocess.PIPE)
+        time.sleep(4)
+        run.send_signal(signal.SIGINT)
+        _, error = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 130, error)
+        self.assertIn("stopped by Ctrl-C after step", error.decode())
+        self.assertIn(self.path("stopped"), error.decode())
+        self.good("info", "--model", self.path("stopped"))
+
+    # --- bad input -------------------------------------------------------------------------------------------------
+    def test_usage(self):
+        self.assertEqual(self.run_program().returncode, 2)
+        self.assertEqual(self.run_program("train", "dense").returncode, 2)
+        self.assertEqual(self.run_program("train", "sparse").returncode, 2)
+        self.assertEqual(self.run_program("encode", "--precision", "fp8").returncode, 2)
+
+    def test_bad_rows(self):
+        good = '{"query": "a", "positive": "b"}\n'
+        for name, text, says in [("broken", good + "{nope\n", ":2"), ("field", '{"question": "a", "answer": "b"}\n', ":1"),
+                                 ("type", good + good + '{"query": 3, "positive": "b"}\n', [":3", "query"]),
+                                 ("cut", good + '{"query": "a", "positive": "', ":2"),
+                                 ("empty", "", "empty"), ("few", good, ["1 rows", "2"])]:
+            with self.subTest(name):
+                self.train_bad(says, None, self.file(name + ".jsonl", text), "--in-order")
+        self.train_bad(":2", None, self.file("latin.jsonl", good.encode() + b'{"query": "\xff", "positive": "b"}\n'), "--in-order")
+        self.train_bad("missing.jsonl", None, self.path("missing.jsonl"))
+        self.train_bad(self.dir, None, self.dir)
+
+    def test_bad_weights(self):
+        raw = open(os.path.join(TINY, "model.safetensors"), "rb").read()
+
+        def put(data):
+            return lambda folder: open(os.path.join(folder, "model.safetensors"), "wb").write(data)
+        self.train_bad("model.safetensors", self.model_with("truncated", put(raw[:len(raw) // 2])))
+        self.train_bad("model.safetensors", self.model_with("tiny", put(b"abc")))
+        self.train_bad("model.safetensors", self.model_with("huge", put(struct.pack("<Q", 1 << 60) + raw[8:])))
+        self.train_bad("model.safetensors", self.model_with("tail", put(raw + b"12345678")))
+        self.train_bad(["config.json"], self.model_with("noconfig", lambda f: os.remove(os.path.join(f, "config.json"))))
+
+        def bin_only(folder):
+            os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "pytorch_model.bin"))
+        self.train_bad(["pytorch_model.bin", "safetensors"], self.model_with("bin", bin_only))
+        key = "bert.encoder.layer.0.attention.self.query.weight"
+
+        def drop(header, body):
+            header["unused"] = header.pop(key)
+            return header, body
+
+        def reshape(header, body):
+            shape = header[key]["shape"]
+            header[key]["shape"] = [shape[0] * 2, shape[1] // 2]
+            return header, body
+
+        def overlap(header, body):
+            names = [n for n in header if n != "__metadata__"]
+            header[names[0]]["data_offsets"] = header[names[1]]["data_offsets"]
+            return header, body
+        self.train_bad("encoder.layer.0.attention.self.query.weight", self.edit_header("missing_tensor", drop))
+        self.train_bad("encoder.layer.0.attention.self.query.weight", self.edit_header("shape", reshape))
+        self.train_bad("model.safetensors", self.edit_header("overlap", overlap))
+
+    def test_bad_config(self):
+        self.train_bad("t5", self.edit_config("t5", model_type="t5"))
+        self.train_bad("config.json", self.model_with("badjson", lambda f: open(os.path.join(f, "config.json"), "w").write("{")))
+        self.train_bad("num_attention_heads", self.edit_config("heads", num_attention_heads=5))
+
+        def other_tokenizer(folder):
+            path = os.path.join(folder, "tokenizer.json")
+            tokenizer = json.load(open(path))
+            tokenizer["model"] = {"type": "SentencePiece"}
+            json.dump(tokenizer, open(path, "w"))
+        self.train_bad(["tokenizer.json", "SentencePiece"], self.model_with("othertok", other_tokenizer))
+        self.train_bad("tokenizer.json", self.model_with("notok", lambda f: os.remove(os.path.join(f, "tokenizer.json"))))
+
+        def more_words(folder):
+            path = os.path.join(folder, "tokenizer.json")
+            tokenizer = json.load(open(path))
+            tokenizer["model"]["vocab"].update({f"word{i}": 900 + i for i in range(50)})
+            json.dump(tokenizer, open(path, "w"))
+        self.train_bad(["950", "900"], self.model_with("morewords", more_words))
+        self.train_bad("positions", None, None, "--document-length", "100000")
+        self.bad("encode", "--model", TINY, "--input", self.pairs, "--field", "query", "--output", self.path("never"), says="--fresh-head")
+        self.bad("encode", "--model", self.path("nowhere"), "--input", self.pairs, "--output", self.path("never"), says="nowhere")
+
+    def test_bad_numbers(self):
+        self.train_bad("temperature", None, None, "--temperature", "0")
+        self.train_bad("lr", None, None, "--lr", "-1")
+        self.train_bad("the loss of step", None, None, "--lr", "1e30", "--steps", "5")
+        self.train_bad("fewer than one batch", None, None, "--batch-size", "1000")
+
+    def test_bad_devices(self):
+        self.train_bad("--device", None, None, "--device", "tpu")
+
+    def test_bad_output(self):
+        file = self.file("a_file", "x")
+        self.bad("train", "dense", "--model", TINY, "--fresh-head", "--data", self.pairs, "--output", file, "--steps", "1", says="a_file")
+        self.bad("train", "dense", "--model", TINY, "--fresh-head", "--data", self.pairs, "--output", "/proc/never", "--steps", "1", says="/proc/never")
+
+    def test_bad_stdin(self):
+        self.bad("tokenize", "--model", TINY, stdin='{"text": "a"}\nnope\n', says="standard input:2")
+        self.bad("tokenize", "--model", TINY, stdin='{"txt": "a"}\n', says=["standard input:1", "text"])
+
+    def test_bad_beir(self):
+        broken = self.path("broken_beir")
+        shutil.rmtree(broken, ignore_errors=True)
+        shutil.copytree(self.beir, broken)
+        os.remove(os.path.join(broken, "queries.jsonl"))
+        self.bad("evaluate", "--model", self.path("dense"), "--data", broken, says="queries.jsonl")
+        self.bad("evaluate", "--model", self.path("dense"), "--data", self.beir, "--split", "dev", says="dev.tsv")
+        with open(os.path.join(self.beir, "qrels", "odd.tsv"), "w") as f:
+            f.write("query-id\tcorpus-id\tscore\nq0\td0\tmany\n")
+        self.bad("evaluate", "--model", self.path("dense"), "--data", self.beir, "--split", "odd", says="odd.tsv:2")
+
+
+if __name__ == "__main__":
+    result = unittest.main(argv=sys.argv[:1] + sys.argv[3:], exit=False, verbosity=1).result
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 else 1)

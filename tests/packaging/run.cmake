@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# Installs toller, or configures, builds and runs one of the projects beside this script from nothing.
+#   cmake -D step=install|find_package|... -D work=DIR -D source=DIR -D build=DIR -D generator=... -D compiler=... -P run.cmake
+cmake_minimum_required(VERSION 3.25)
+set(prefix "${work}/installed")
+set(here "${CMAKE_CURRENT_LIST_DIR}")
+
+function(configure_and_build name project)
+  file(REMOVE_RECURSE "${work}/${name}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -S "${here}/${project}" -B "${work}/${name}" -G "${generator}" -Wdev -Werror=dev
+                          -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D TOLLER_CUDA=${cuda} ${ARGN}
+                  COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${CMAKE_COMMAND} --build "${work}/${name}" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+function(run_program name)
+  execute_process(COMMAND "${work}/${name}/app" OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT output MATCHES "^toller [0-9]+\\.[0-9]+\\.[0-9]+: 2 vectors\n$")
+    message(FATAL_ERROR "${name}/app printed: ${output}")
+  endif()
+endfunction()
+
+if(step STREQUAL "install")
+  file(REMOVE_RECURSE "${prefix}")
+  execute_process(COMMAND ${CMAKE_COMMAND} --install "${build}" --prefix "${prefix}" --component toller COMMAND_ERROR_IS_FATAL ANY)
+  foreach(file IN ITEMS include/toller/core/values.hpp share/cmake/toller/tollerConfig.cmake share/cmake/toller/FindLibTorch.cmake share/doc/toller/LICENSE)
+    if(NOT EXISTS "${prefix}/${file}")
+      message(FATAL_ERROR "not installed: ${file}")
+    endif()
+  endforeach()
+elseif(step STREQUAL "find_package")
+  configure_and_build(find_package find_package -D "CMAKE_PREFIX_PATH=${prefix}")
+  run_program(find_package)
+elseif(step STREQUAL "fetch_content")
+  configure_and_build(fetch_content fetch_content -D FETCHCONTENT_SOURCE_DIR_TOLLER=${source} -D TOLLER_LIBTORCH=${libtorch})
+  run_program(fetch_content)
+elseif(step STREQUAL "add_subdirectory")
+  configure_and_build(add_subdirectory add_subdirectory -D toller_source=${source} -D TOLLER_LIBTORCH=${libtorch})
+  run_program(add_subdirectory)
+elseif(step STREQUAL "reexport")
+  configure_and_build(reexport_library reexport/library -D "CMAKE_PREFIX_PATH=${prefix}" -D "CMAKE_INSTALL_PREFIX=${work}/searcher")
+  execute_process(COMMAND ${CMAKE_COMMAND} --install "${work}/reexport_library" COMMAND_ERROR_IS_FATAL ANY)
+  configure_and_build(reexport reexport/program -D "CMAKE_PREFIX_PATH=${prefix}" -D "searcher_ROOT=${work}/searcher")
+  run_program(reexport)
+else()
+  message(FATAL_ERROR "unknown step '${step}'")
+endif()
