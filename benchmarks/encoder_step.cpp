@@ -49,7 +49,9 @@ struct Times {
 
 Times measure(const Bert& bert, const std::vector<TokenBatch>& batches, bool dropout, bool bf16) {
   using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); };
+  const auto since = [](Clock::time_point begin) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  };
   std::vector<double> forward, backward;
   Times times;
   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -82,10 +84,13 @@ int main(int argc, char** argv) {
   const std::int64_t pairs = argument(1, 32), query = argument(2, 10), document = argument(3, 110), steps = argument(4, 6);
   const Bert bert = Bert::from_config(
       R"({"model_type": "bert", "vocab_size": 30522, "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
-          "intermediate_size": 1536, "max_position_embeddings": 512})", 0);
+          "intermediate_size": 1536, "max_position_embeddings": 512})",
+      0);
   std::vector<TokenBatch> batches;
   for (std::int64_t i = 0; i < steps; ++i) batches.push_back(make_batch(pairs, query, document, static_cast<std::uint32_t>(i)));
-  nlohmann::json result{{"benchmark", "encoder_step"}, {"pairs", pairs}, {"threads", at::get_num_threads()},
+  nlohmann::json result{{"benchmark", "encoder_step"},
+                        {"pairs", pairs},
+                        {"threads", at::get_num_threads()},
                         {"kernels", toller::describe_linear_kernels()}};
   measure(bert, {batches[0]}, true, false);
   for (const bool bf16 : {false, true})
@@ -93,7 +98,8 @@ int main(int argc, char** argv) {
       const Times t = measure(bert, batches, dropout, bf16);
       result["tokens"] = t.tokens;
       result[std::string(bf16 ? "bf16" : "fp32") + (dropout ? "_dropout" : "")] = {
-          {"forward_ms", t.forward}, {"backward_ms", t.backward},
+          {"forward_ms", t.forward},
+          {"backward_ms", t.backward},
           {"pairs_per_s", static_cast<double>(pairs) * 1000 / (t.forward + t.backward)}};
     }
   rusage usage{};

@@ -22,6 +22,8 @@ at::Device Compute::start() const {
   return at::Device(device == "cuda" ? "cuda:0" : device);
 }
 
+std::unique_ptr<toller::AutocastGuard> Compute::guard(at::Device at) const { return AnyPrecision{precision == "bf16"}.guard(at); }
+
 void ModelChoice::add_to(CLI::App& command, bool lengths) {
   command.add_option("--model", model, "Model folder, or the hub name of a model in the local Hugging Face cache")->required();
   if (!lengths) return;
@@ -49,20 +51,8 @@ fs::path ModelChoice::folder() const {
   throw toller::FileError("R131", model + ": neither a folder nor in " + cache.string() + "; to download it: hf download " + full);
 }
 
-std::string head_of(const toller::ModelFolder& folder) {
-  if (folder.kind == toller::FolderKind::pylate || folder.kind == toller::FolderKind::stanford) return "late_interaction";
-  for (const auto& module : folder.modules)
-    if (module.type == "Pooling")
-      for (const auto& [key, on] : module.config.items())
-        if (key.rfind("pooling_mode_", 0) == 0 && on.is_boolean() && on.get<bool>()) {
-          std::string mode = key.substr(13);
-          if (mode == "cls_token") return "cls";
-          if (mode == "mean_tokens") return "mean";
-          if (mode == "max_tokens") return "max";
-          if (mode == "weightedmean_tokens") return "weightedmean";
-          return mode;
-        }
-  return "mean";
+bool is_late(const toller::ModelFolder& folder) {
+  return folder.kind == toller::FolderKind::pylate || folder.kind == toller::FolderKind::stanford;
 }
 
 void check_writable(const fs::path& target) {

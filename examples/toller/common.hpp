@@ -5,16 +5,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "toller/encoder/auto_encoder.hpp"
 #include "toller/export/model_folder.hpp"
+#include "toller/pooling/auto_pooling.hpp"
 #include "toller/pooling/late_interaction.hpp"
-#include "toller/pooling/single_vector.hpp"
-#include "toller/precision/bf16_mixed.hpp"
-#include "toller/precision/fp32.hpp"
+#include "toller/precision/autocast.hpp"
 #include "toller/train/model.hpp"
 
 namespace program {
@@ -35,46 +35,51 @@ struct Compute {
   }
   /// Sets the threads and gives the device.
   [[nodiscard]] at::Device start() const;
+  [[nodiscard]] std::unique_ptr<toller::AutocastGuard> guard(at::Device at) const;
 };
 
 /// `--model`, and how its texts are written.
 struct ModelChoice {
   std::string model{};
   toller::ModelOptions options{};
-  std::string pooling{};  ///< of a folder that names none; "": as saved, else mean
+  std::optional<std::string> pooling{};  ///< of a fresh head; empty: as saved, else mean
 
   void add_to(CLI::App& command, bool lengths = true);
   /// The model's folder: itself, or a snapshot in the local Hugging Face cache.
   [[nodiscard]] fs::path folder() const;
 };
 
-/// Which head a folder has: "late_interaction", "cls", "mean", ...
-[[nodiscard]] std::string head_of(const toller::ModelFolder& folder);
+/// Whether the folder holds a late-interaction head.
+[[nodiscard]] bool is_late(const toller::ModelFolder& folder);
+
+/// fp32 or bf16, chosen at run time: one instantiation of everything instead of two.
+struct AnyPrecision {
+  static constexpr std::string_view name = "AnyPrecision";
+  bool bf16 = false;
+
+  static void fields(auto& self, auto&& visit) { visit("bf16", self.bf16); }
+  [[nodiscard]] std::unique_ptr<toller::AutocastGuard> guard(at::Device device) const {
+    return bf16 ? std::make_unique<toller::AutocastGuard>(device, at::kBFloat16) : nullptr;
+  }
+  void backward(const at::Tensor& loss) const { loss.backward(); }
+  template <class Update>
+  bool step(Update&& update) const {
+    update();
+    return true;
+  }
+};
 
 /// Calls `use(model)` with the model of the folder, whichever kind it is.
 template <class Use>
 auto with_model(const ModelChoice& choice, at::Device device, Use&& use) {
   using namespace toller;
   const fs::path dir = choice.folder();
-  const std::string head = choice.pooling.empty() ? head_of(read_model_folder(dir)) : choice.pooling;
-  const auto run = [&]<class Pooling>(Pooling pooling) {
+  const auto run = [&]<class Pooling>(const Pooling& pooling) {
     auto model = Model<AutoEncoder, Pooling>::from_pretrained(dir, pooling, choice.options);
     model.to(device);
     return use(model);
   };
-  if (head == "late_interaction") return run(LateInteraction{});
-  if (head == "cls") return run(ClsPooling{});
-  if (head == "max") return run(MaxPooling{});
-  if (head == "mean_sqrt_len_tokens") return run(MeanSqrtLengthPooling{});
-  if (head == "weightedmean") return run(WeightedMeanPooling{});
-  if (head == "lasttoken") return run(LastTokenPooling{});
-  return run(MeanPooling{});
-}
-
-/// Calls `use(precision)` with the precision that was asked for.
-template <class Use>
-auto with_precision(const std::string& name, Use&& use) {
-  return name == "bf16" ? use(toller::Bf16Mixed{}) : use(toller::Fp32{});
+  return is_late(read_model_folder(dir)) ? run(LateInteraction{}) : run(AutoPooling{.kind = choice.pooling});
 }
 
 /// Fails now, not after hours of training, when a folder cannot be written there.

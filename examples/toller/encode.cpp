@@ -13,7 +13,7 @@
 #include "toller/text/read_jsonl.hpp"
 
 namespace program {
-namespace {
+namespace encode_command {
 
 struct Options {
   ModelChoice choice{};
@@ -33,15 +33,13 @@ void run(const Options& o) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   with_model(o.choice, device, [&](const auto& model) {
-    with_precision(o.compute.precision, [&](auto precision) {
-      const auto guard = precision.guard(device);
-      const auto pooled = model.encode(texts, o.role == "query" ? Role::query : Role::document, {.batch_tokens = o.batch_tokens});
-      const at::Tensor values = pooled.values.to(at::kFloat).cpu().contiguous();
-      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(pooled)>, MultiVector>)
-        tensors = {{"vectors", values}, {"offsets", at::tensor(pooled.offsets, at::kLong)}};
-      else
-        tensors = {{"embeddings", values}};
-    });
+    const auto guard = o.compute.guard(device);
+    const auto pooled = model.encode(texts, o.role == "query" ? Role::query : Role::document, {.batch_tokens = o.batch_tokens});
+    const at::Tensor values = pooled.values.to(at::kFloat).cpu().contiguous();
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(pooled)>, MultiVector>)
+      tensors = {{"vectors", values}, {"offsets", at::tensor(pooled.offsets, at::kLong)}};
+    else
+      tensors = {{"embeddings", values}};
   });
   write_safetensors(o.output, tensors);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -51,11 +49,11 @@ void run(const Options& o) {
     std::cerr << texts.size() << " texts in " << seconds << " s -> " << o.output << std::endl;
 }
 
-}  // namespace
+}  // namespace encode_command
 
 void add_encode(CLI::App& app) {
   auto* command = app.add_subcommand("encode", "Texts of a JSONL file -> embeddings (dense) or vectors and offsets (ColBERT)");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<encode_command::Options>();
   o->choice.add_to(*command);
   o->compute.add_to(*command);
   command->add_option("--input", o->input, "JSONL file")->required();
@@ -64,7 +62,7 @@ void add_encode(CLI::App& app) {
   command->add_option("--output", o->output, "safetensors file")->required();
   command->add_option("--batch-tokens", o->batch_tokens, "Tokens of one forward pass")->check(CLI::PositiveNumber)->capture_default_str();
   command->add_flag("--json", o->json, "Print the result as JSON");
-  command->callback([o] { run(*o); });
+  command->callback([o] { encode_command::run(*o); });
 }
 
 }  // namespace program

@@ -15,15 +15,13 @@ namespace program {
 
 /// Embeds queries and documents, searches exactly, and gives the metrics by name.
 template <class Similarity, class Model>
-nlohmann::json evaluate_model(const Model& model, const toller::RetrievalData& data, const std::string& precision) {
-  const toller::RetrievalReport report = with_precision(precision, [&](auto p) {
-    const auto embed = [&](const std::vector<std::string>& texts, toller::Role role) {
-      const auto guard = p.guard(model.device());
-      return model.encode(texts, role);
-    };
-    const auto queries = embed(data.queries, toller::Role::query);
-    return toller::evaluate_retrieval(Similarity{}, queries, embed(data.documents, toller::Role::document), data);
-  });
+nlohmann::json evaluate_model(const Model& model, const toller::RetrievalData& data, const Compute& compute) {
+  const auto embed = [&](const std::vector<std::string>& texts, toller::Role role) {
+    const auto guard = compute.guard(model.device());
+    return model.encode(texts, role);
+  };
+  const auto queries = embed(data.queries, toller::Role::query);
+  const auto report = toller::evaluate_retrieval(Similarity{}, queries, embed(data.documents, toller::Role::document), data);
   nlohmann::json metrics;
   toller::RetrievalReport::fields(report, [&](std::string_view name, double value) { metrics[std::string(name)] = value; });
   return metrics;

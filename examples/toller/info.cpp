@@ -8,7 +8,7 @@
 #include "common.hpp"
 
 namespace program {
-namespace {
+namespace info_command {
 
 struct Options {
   ModelChoice choice{};
@@ -95,18 +95,18 @@ void run(const Options& o) {
   else print(info);
 }
 
-}  // namespace
+}  // namespace info_command
 
 void add_info(CLI::App& app) {
   auto* command = app.add_subcommand("info", "Architecture, head, lengths and parameters of a model folder; tokens, dimension and norm of a text");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<info_command::Options>();
   o->choice.add_to(*command);
   o->compute.add_to(*command);
   command->add_flag("--fresh-head", o->choice.options.fresh_head, "The folder is a bare encoder: show it with a fresh mean pooling");
   command->add_option("--text", o->text, "A text to embed");
   command->add_option("--role", o->role, "query or document")->check(CLI::IsMember({"query", "document"}))->capture_default_str();
   command->add_flag("--json", o->json, "Print the result as JSON");
-  command->callback([o] { run(*o); });
+  command->callback([o] { info_command::run(*o); });
 }
 
 }  // namespace program

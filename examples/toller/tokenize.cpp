@@ -7,7 +7,7 @@
 #include "common.hpp"
 
 namespace program {
-namespace {
+namespace tokenize_command {
 
 struct Options {
   ModelChoice choice{};
@@ -33,7 +33,7 @@ void run(const Options& o) {
   std::optional<Preprocessor> preprocessor;
   const Role role = o.role == "query" ? Role::query : Role::document;
   if (!o.role.empty()) {
-    const bool late = head_of(folder) == "late_interaction";
+    const bool late = is_late(folder);
     ModelOptions options = o.choice.options;
     if (o.max_length) options.max_length = options.query_length = options.document_length = o.max_length;
     constexpr std::int64_t no_limit = std::int64_t{1} << 40;
@@ -63,15 +63,15 @@ void run(const Options& o) {
   }
 }
 
-}  // namespace
+}  // namespace tokenize_command
 
 void add_tokenize(CLI::App& app) {
   auto* command = app.add_subcommand("tokenize", "JSONL {\"text\", \"pair\"} on standard input -> JSONL {\"ids\", \"attention\"}");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<tokenize_command::Options>();
   o->choice.add_to(*command);
   command->add_option("--role", o->role, "Write the text as the model does for a query or document")->check(CLI::IsMember({"query", "document"}));
   command->add_option("--max-length", o->max_length, "Longest text in tokens (default: no limit, or the model's with --role)");
-  command->callback([o] { run(*o); });
+  command->callback([o] { tokenize_command::run(*o); });
 }
 
 }  // namespace program

@@ -14,7 +14,7 @@
 #include "toller/train/trainer.hpp"
 
 namespace program {
-namespace {
+namespace train_command {
 
 struct Options {
   ModelChoice choice{};
@@ -26,13 +26,15 @@ struct Options {
   bool late = false, json = false, keep_duplicates = false, in_order = false, no_dropout = false;
 };
 
-/// Hands the callbacks that were asked for to `fit`.
-template <class Trainer, class Data>
-toller::FitReport fit(Trainer& trainer, const Data& data, const Options& o) {
-  toller::ProgressBar bar;
-  if (o.tensor_board.empty()) return trainer.fit(data, o.fit, bar);
-  return trainer.fit(data, o.fit, bar, toller::TensorBoard{o.tensor_board});
-}
+/// TensorBoard where a folder was named.
+struct Curves {
+  std::optional<toller::TensorBoard> board{};
+  void on(const auto& event)
+    requires requires(toller::TensorBoard& b) { b.on(event); }
+  {
+    if (board) board->on(event);
+  }
+};
 
 /// Trains one kind of model from start to folder; gives what `--json` prints.
 template <class Pooling, class Similarity>
@@ -45,16 +47,16 @@ nlohmann::json train(const Options& o, const Pooling& pooling, at::Device device
   std::optional<RetrievalData> held_out;
   if (!o.evaluation.empty()) {
     held_out = read_beir(o.evaluation);
-    result["before"] = evaluate_model<Similarity>(model, *held_out, o.compute.precision);
+    result["before"] = evaluate_model<Similarity>(model, *held_out, o.compute);
     if (!o.json) print_metrics("before", result["before"]);
   }
   Contrastive<Similarity> loss;
   if (o.temperature) loss.temperature = *o.temperature;
   loss.mask_duplicates = !o.keep_duplicates;
-  const FitReport report = with_precision(o.compute.precision, [&](auto precision) {
-    Trainer trainer{model, loss, precision, SingleDevice{device}};
-    return fit(trainer, data, o);
-  });
+  Trainer trainer{model, loss, AnyPrecision{o.compute.precision == "bf16"}, SingleDevice{device}};
+  Curves curves;
+  if (!o.tensor_board.empty()) curves.board.emplace(o.tensor_board);
+  const FitReport report = trainer.fit(data, o.fit, ProgressBar{}, curves);
   model.save_pretrained(o.output);
   result.update({{"steps", report.steps}, {"loss", report.loss}, {"seconds", report.seconds}, {"output", o.output}});
   if (report.stopped) {
@@ -63,16 +65,11 @@ nlohmann::json train(const Options& o, const Pooling& pooling, at::Device device
     return result;
   }
   if (held_out) {
-    result["after"] = evaluate_model<Similarity>(model, *held_out, o.compute.precision);
+    result["after"] = evaluate_model<Similarity>(model, *held_out, o.compute);
     if (!o.json) print_metrics("after", result["after"]);
   }
   if (!o.json) std::cerr << "saved " << o.output << std::endl;
   return result;
-}
-
-template <class Reduce>
-nlohmann::json train_dense(const Options& o, at::Device device) {
-  return train<Reduce, toller::Cosine>(o, Reduce{}, device);
 }
 
 void run(const Options& given) {
@@ -83,26 +80,17 @@ void run(const Options& given) {
   o.fit.optimizer.schedule = o.schedule == "constant" ? Schedule::constant : Schedule::linear;
   o.fit.shuffle = !o.in_order;
   o.fit.dropout = !o.no_dropout;
-  const auto kind = [&]() -> nlohmann::json {
-    if (o.late) return train<LateInteraction, MaxSim>(o, LateInteraction{.dim = o.dimension}, device);
-    const std::string head = o.choice.pooling.empty() ? head_of(read_model_folder(o.choice.folder())) : o.choice.pooling;
-    if (head == "late_interaction")
-      throw ConfigError("R133", o.choice.model + " is a late-interaction model: train it with `toller train colbert`");
-    if (head == "cls") return train_dense<ClsPooling>(o, device);
-    if (head == "lasttoken") return train_dense<LastTokenPooling>(o, device);
-    if (head == "max") return train_dense<MaxPooling>(o, device);
-    if (head == "mean_sqrt_len_tokens") return train_dense<MeanSqrtLengthPooling>(o, device);
-    if (head == "weightedmean") return train_dense<WeightedMeanPooling>(o, device);
-    return train_dense<MeanPooling>(o, device);
-  };
-  const nlohmann::json result = kind();
+  if (!o.late && is_late(read_model_folder(o.choice.folder())) && !o.choice.options.fresh_head)
+    throw ConfigError("R133", o.choice.model + " is a late-interaction model: train it with `toller train colbert`");
+  const nlohmann::json result = o.late ? train<LateInteraction, MaxSim>(o, LateInteraction{.dim = o.dimension}, device)
+                                       : train<AutoPooling, Cosine>(o, AutoPooling{.kind = o.choice.pooling}, device);
   if (o.json) std::cout << result.dump() << std::endl;
   if (result.contains("stopped")) std::exit(130);
 }
 
 void add_kind(CLI::App& train, const std::string& name, const std::string& what, bool late) {
   auto* command = train.add_subcommand(name, what);
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<train_command::Options>();
   o->late = late;
   o->choice.add_to(*command);
   o->compute.add_to(*command);
@@ -134,8 +122,8 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
     command->add_option("--dim", o->dimension, "Size of the vectors (128)");
     command->add_option("--query-expansion", o->choice.options.query_expansion, "Pad queries with [MASK] to their length (true)");
   } else {
-    command->add_option("--pooling", o->choice.pooling, "Of a folder that names none")
-        ->check(CLI::IsMember({"cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"}));
+    command->add_option("--pooling", o->choice.pooling, "How token vectors become one (as saved, else mean_tokens)")
+        ->check(CLI::IsMember({"cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"}));
   }
   command->callback([o] {
     o->choice.options.seed = o->fit.seed;
@@ -143,13 +131,13 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
   });
 }
 
-}  // namespace
+}  // namespace train_command
 
 void add_train(CLI::App& app) {
   auto* command = app.add_subcommand("train", "Fine-tune a ColBERT or a dense embedder");
   command->require_subcommand(1);
-  add_kind(*command, "colbert", "A late-interaction retriever", true);
-  add_kind(*command, "dense", "An embedder, one vector a text", false);
+  train_command::add_kind(*command, "colbert", "A late-interaction retriever", true);
+  train_command::add_kind(*command, "dense", "An embedder, one vector a text", false);
 }
 
 }  // namespace program

@@ -34,7 +34,8 @@ std::string text_of(const TokenBatch& batch, std::int64_t i) {
 }  // namespace
 
 TEST_CASE("texts of different lengths become one run of tokens") {
-  const std::vector<TokenizedText> texts{Letters{}("ab?", Role::query), Letters{}("", Role::query), Letters{}("c.", Role::document)};
+  const std::vector<TokenizedText> texts{Letters{}("ab?", Role::query), Letters{}("", Role::query),
+                                         Letters{}("c.", Role::document)};
   const TokenBatch batch = collate(texts);
   CHECK(batch.offsets == Numbers{0, 3, 3, 5});
   CHECK(batch.text_index == Numbers{0, 1, 2});

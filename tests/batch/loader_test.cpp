@@ -112,11 +112,14 @@ TEST_CASE("no more is made ahead than prefetch allows, and a half-used loader en
   const int after = made;
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK(made == after);
-  { const Loader<int> never_used(10, [](std::int64_t, std::int64_t) { return 1; }); }
+  {
+    const Loader<int> never_used(10, [](std::int64_t, std::int64_t) { return 1; });
+  }
 }
 
 TEST_CASE("batches that only move are fine, and the default is half of the cores") {
-  Loader<std::unique_ptr<std::int64_t>> loader(3, [](std::int64_t, std::int64_t k) { return std::make_unique<std::int64_t>(k); });
+  Loader<std::unique_ptr<std::int64_t>> loader(3,
+                                               [](std::int64_t, std::int64_t k) { return std::make_unique<std::int64_t>(k); });
   CHECK(loader.workers() >= 1);
   for (std::int64_t k = 0; k < 3; ++k) CHECK(**loader.next() == k);
   CHECK_FALSE(loader.next());

@@ -89,8 +89,7 @@ TEST_CASE("the seeded generator gives the reference's numbers", "[golden]") {
     CHECK(values<float>(at::bernoulli(at::full({12}, 0.3, f32), fresh())) == c["bernoulli_0.3"].get<std::vector<float>>());
     CHECK(values<std::int64_t>(at::multinomial(at::tensor({0.1F, 0.2F, 0.3F, 0.4F}), 3, false, fresh())) ==
           c["multinomial_no_replacement"].get<Rows>());
-    for (const int n : {1, 2, 5, 10, 33, 100})
-      CHECK(permutation(n, fresh()) == c["randperm_" + std::to_string(n)].get<Rows>());
+    for (const int n : {1, 2, 5, 10, 33, 100}) CHECK(permutation(n, fresh()) == c["randperm_" + std::to_string(n)].get<Rows>());
     const at::Generator one = fresh();
     for (const Json& order : c["randperm_10_then_7_then_10"]) CHECK(permutation(std::ssize(order), one) == order.get<Rows>());
   }
@@ -113,10 +112,11 @@ TEST_CASE("batches without duplicates are the reference's", "[golden]") {
   for (const Json& c : cases_of("NoDuplicatesBatchSampler")) {
     std::vector<std::vector<std::uint64_t>> hashes;
     for (std::size_t i = 0; i < c["columns"]["anchor"].size(); ++i)
-      hashes.push_back({hash_text(c["columns"]["anchor"][i].get<std::string>()),
-                        hash_text(c["columns"]["positive"][i].get<std::string>())});
-    const NoDuplicates sampler(std::ssize(hashes), [&](std::int64_t row) { return std::span(hashes[static_cast<std::size_t>(row)]); },
-                               c["batch_size"], c["seed"], c["drop_last"]);
+      hashes.push_back(
+          {hash_text(c["columns"]["anchor"][i].get<std::string>()), hash_text(c["columns"]["positive"][i].get<std::string>())});
+    const NoDuplicates sampler(
+        std::ssize(hashes), [&](std::int64_t row) { return std::span(hashes[static_cast<std::size_t>(row)]); }, c["batch_size"],
+        c["seed"], c["drop_last"]);
     expect_epochs(sampler, c["epochs"]);
   }
 }
@@ -150,11 +150,11 @@ TEST_CASE("every row comes exactly once an epoch", "[laws]") {
 }
 
 TEST_CASE("without duplicates: every row once, no text twice in a batch", "[laws]") {
-  for (const std::uint64_t kinds : {1, 3, 50}) {
+  for (const std::uint64_t kinds : {1U, 3U, 50U}) {
     std::vector<std::uint64_t> texts(200);
     for (std::size_t i = 0; i < texts.size(); ++i) texts[i] = mix_seed(kinds, i) % kinds;
-    const NoDuplicates sampler(std::ssize(texts), [&](std::int64_t row) { return std::span(&texts[static_cast<std::size_t>(row)], 1); },
-                               8, 1);
+    const NoDuplicates sampler(
+        std::ssize(texts), [&](std::int64_t row) { return std::span(&texts[static_cast<std::size_t>(row)], 1); }, 8, 1);
     const auto batches = epoch_of(sampler, 2);
     for (const Rows& rows : batches) {
       std::set<std::uint64_t> seen;
@@ -168,7 +168,8 @@ TEST_CASE("without duplicates: every row once, no text twice in a batch", "[laws
 
 TEST_CASE("grouped by label: a batch of 6 or more has two labels or more, with two rows or more of each", "[laws]") {
   Rows labels(300);
-  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int64_t>(mix_seed(9, i) % 7 * (mix_seed(8, i) % 2));
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    labels[i] = static_cast<std::int64_t>(mix_seed(9, i) % 7 * (mix_seed(8, i) % 2));
   for (const std::int64_t size : {6, 16}) {
     const GroupByLabel sampler(labels, size, 4);
     std::set<std::int64_t> used;

@@ -22,17 +22,22 @@ struct Stage {
   Stage(const Stage&) = delete;
   void step(std::int64_t number, std::int64_t epoch, double seconds, double loss = 0.412) {
     time += seconds;
-    bar.on(StepEnd{.step = number, .epoch = epoch, .loss = loss, .accuracy = 0.91, .similarity = 24.3, .lr = 2.1e-5, .rows = 32});
+    bar.on(
+        StepEnd{.step = number, .epoch = epoch, .loss = loss, .accuracy = 0.91, .similarity = 24.3, .lr = 2.1e-5, .rows = 32});
   }
   /// What stands on the screen: the lines, each as last drawn.
   std::vector<std::string> lines() const {
     std::vector<std::string> result{""};
     std::string text = out.str();
     for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == '\n') result.emplace_back();
-      else if (text[i] == '\r') result.back().clear();
-      else if (text.compare(i, 3, "\x1b[K") == 0) i += 2;
-      else result.back() += text[i];
+      if (text[i] == '\n')
+        result.emplace_back();
+      else if (text[i] == '\r')
+        result.back().clear();
+      else if (text.compare(i, 3, "\x1b[K") == 0)
+        i += 2;
+      else
+        result.back() += text[i];
     }
     return result;
   }

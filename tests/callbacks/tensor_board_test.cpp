@@ -22,7 +22,9 @@ std::uint32_t slow_crc(const std::string& bytes) {
   return static_cast<std::uint32_t>(~crc);
 }
 
-std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
+std::uint32_t masked(std::uint32_t crc) {
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
+}
 
 template <class T>
 T read(const std::string& bytes, std::size_t& at) {
@@ -56,7 +58,8 @@ void decode(const std::string& bytes, Visit visit) {
     const auto key = read_varint(bytes, at);
     std::uint64_t number = 0;
     std::string chunk;
-    if ((key & 7) == 0) number = read_varint(bytes, at);
+    if ((key & 7) == 0)
+      number = read_varint(bytes, at);
     else {
       const std::size_t size = (key & 7) == 1 ? 8 : (key & 7) == 5 ? 4 : read_varint(bytes, at);
       REQUIRE(at + size <= bytes.size());
@@ -120,7 +123,13 @@ TEST_CASE("the event file holds a version and the scalars of each step") {
   TensorBoard board(folder.path / "deep" / "runs");
   board.on(FitBegin{});
   for (int i = 1; i <= 300; ++i)
-    board.on(StepEnd{.step = i, .loss = 1.0 / i, .accuracy = 0.5, .similarity = 24.5, .lr = 3e-5, .grad_norm = 2, .rows = 32,
+    board.on(StepEnd{.step = i,
+                     .loss = 1.0 / i,
+                     .accuracy = 0.5,
+                     .similarity = 24.5,
+                     .lr = 3e-5,
+                     .grad_norm = 2,
+                     .rows = 32,
                      .seconds = i == 300 ? 0 : 0.5});
   board.on(FitEnd{});
   std::vector<std::filesystem::path> files;
@@ -133,8 +142,9 @@ TEST_CASE("the event file holds a version and the scalars of each step") {
   REQUIRE(events[0].wall_time > 1.6e9);
   REQUIRE(events[7].step == 7);
   REQUIRE(events[299].step == 299);
-  const std::map<std::string, float> expected{{"train/loss", 1.0f / 7}, {"train/accuracy", 0.5f}, {"train/similarity", 24.5f},
-                                              {"train/grad_norm", 2},   {"train/lr", 3e-5f},      {"train/pairs_per_second", 64}};
+  const std::map<std::string, float> expected{{"train/loss", 1.0f / 7},    {"train/accuracy", 0.5f},
+                                              {"train/similarity", 24.5f}, {"train/grad_norm", 2},
+                                              {"train/lr", 3e-5f},         {"train/pairs_per_second", 64}};
   REQUIRE(events[7].scalars == expected);
   REQUIRE_FALSE(events[300].scalars.contains("train/pairs_per_second"));
 }

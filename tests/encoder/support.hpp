@@ -48,8 +48,8 @@ inline TokenBatch from_padded(const at::Tensor& ids, const at::Tensor& mask, con
 }
 
 inline std::string small_config(double hidden_dropout = 0, double attention_dropout = 0) {
-  nlohmann::json json{{"model_type", "bert"},       {"vocab_size", 50},          {"hidden_size", 32},
-                      {"num_hidden_layers", 2},     {"num_attention_heads", 4},  {"intermediate_size", 64},
+  nlohmann::json json{{"model_type", "bert"},          {"vocab_size", 50},         {"hidden_size", 32},
+                      {"num_hidden_layers", 2},        {"num_attention_heads", 4}, {"intermediate_size", 64},
                       {"max_position_embeddings", 40}, {"initializer_range", 0.3}};
   json["hidden_dropout_prob"] = hidden_dropout;
   json["attention_probs_dropout_prob"] = attention_dropout;

@@ -12,9 +12,12 @@ struct Folder {
   Folder() {
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path / "qrels");
-    write("corpus.jsonl", "{\"_id\": \"a\", \"title\": \"Dogs\", \"text\": \"lure ducks.\"}\n{\"_id\": 7, \"text\": \" no title \"}\n"
-                          "\n{\"_id\": \"c\", \"title\": \"only title\", \"text\": \"\", \"metadata\": {}}\n");
-    write("queries.jsonl", "{\"_id\": \"q1\", \"text\": \"first\"}\n{\"_id\": \"q2\", \"text\": \"unjudged\"}\n{\"_id\": \"q3\", \"text\": \"third\"}\n");
+    write("corpus.jsonl",
+          "{\"_id\": \"a\", \"title\": \"Dogs\", \"text\": \"lure ducks.\"}\n{\"_id\": 7, \"text\": \" no title \"}\n"
+          "\n{\"_id\": \"c\", \"title\": \"only title\", \"text\": \"\", \"metadata\": {}}\n");
+    write("queries.jsonl",
+          "{\"_id\": \"q1\", \"text\": \"first\"}\n{\"_id\": \"q2\", \"text\": \"unjudged\"}\n{\"_id\": \"q3\", \"text\": "
+          "\"third\"}\n");
     write("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq3\ta\t2\r\nq1\t7\t1\nq1\tc\t0\n");
   }
   ~Folder() { std::filesystem::remove_all(path); }

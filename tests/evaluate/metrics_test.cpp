@@ -11,7 +11,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-ordered_json golden(const char* file) { return ordered_json::parse(std::ifstream(std::string(TOLLER_GOLDEN "/metrics/") + file)); }
+ordered_json golden(const char* file) {
+  return ordered_json::parse(std::ifstream(std::string(TOLLER_GOLDEN "/metrics/") + file));
+}
 
 double number(const ordered_json& value) {
   if (!value.is_string()) return value.get<double>();
@@ -23,8 +25,7 @@ struct Case {
   Qrels qrels{};
   Run run{};
   explicit Case(const ordered_json& json) {
-    for (const auto& [query, grades] : json["qrels"].items())
-      qrels[query] = grades.get<std::map<std::string, int>>();
+    for (const auto& [query, grades] : json["qrels"].items()) qrels[query] = grades.get<std::map<std::string, int>>();
     for (const auto& [query, found] : json["run"].items()) {
       run[query];
       for (const auto& [document, score] : found.items()) run[query].push_back({document, number(score)});
@@ -41,8 +42,11 @@ void compare(const MetricValues& values, const std::string& ours, const ordered_
 
 /// `ndcg_cut_10` of trec_eval is our `ndcg@10`.
 std::string our_name(const std::string& trec) {
-  for (const auto& [theirs, ours] : std::map<std::string, std::string>{
-           {"P_", "precision@"}, {"recall_", "recall@"}, {"success_", "accuracy@"}, {"ndcg_cut_", "ndcg@"}, {"map_cut_", "map@"}})
+  for (const auto& [theirs, ours] : std::map<std::string, std::string>{{"P_", "precision@"},
+                                                                       {"recall_", "recall@"},
+                                                                       {"success_", "accuracy@"},
+                                                                       {"ndcg_cut_", "ndcg@"},
+                                                                       {"map_cut_", "map@"}})
     if (trec.starts_with(theirs)) return ours + trec.substr(theirs.size());
   return trec == "map" ? "map@1000" : trec == "recip_rank" ? "mrr@1000" : trec == "ndcg" ? "ndcg@1000" : "";
 }
@@ -64,7 +68,8 @@ Case random_case(std::mt19937& rng) {
 
 TEST_CASE("metrics equal those of Sentence Transformers", "[golden]") {
   int compared = 0;
-  for (const auto& json : golden("retrieval.json")["cases"]) {
+  const ordered_json cases = golden("retrieval.json")["cases"];
+  for (const auto& json : cases) {
     INFO(json["name"]);
     const Case c(json);
     const auto report = evaluate_run(c.qrels, c.run, {.rules = MetricRules::sentence_transformers});
@@ -79,7 +84,8 @@ TEST_CASE("metrics equal those of Sentence Transformers", "[golden]") {
 
 TEST_CASE("metrics equal those of trec_eval", "[golden]") {
   int compared = 0;
-  for (const auto& json : golden("retrieval.json")["cases"]) {
+  const ordered_json cases = golden("retrieval.json")["cases"];
+  for (const auto& json : cases) {
     INFO(json["name"]);
     const Case c(json);
     const auto& expected = json["trec_eval"];
@@ -100,7 +106,8 @@ TEST_CASE("metrics equal those of trec_eval", "[golden]") {
 
 TEST_CASE("metrics equal those of ranx where scores differ", "[golden]") {
   int compared = 0;
-  for (const auto& json : golden("retrieval.json")["cases"]) {
+  const ordered_json cases = golden("retrieval.json")["cases"];
+  for (const auto& json : cases) {
     if (!json.contains("ranx")) continue;
     const Case c(json);
     const auto report = evaluate_run(c.qrels, c.run, {.at = {1, 5, 10, 100, 1000}});

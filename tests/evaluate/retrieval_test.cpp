@@ -65,7 +65,7 @@ void check_search(const S& similarity, const Side& queries, const Side& document
 }  // namespace
 
 TEST_CASE("search in blocks finds what sorting everything finds, ties by the lowest number", "[laws]") {
-  at::manual_seed(GENERATE(1, 2, 3));
+  at::manual_seed(GENERATE(1U, 2U, 3U));
   const SearchOptions options = GENERATE(SearchOptions{}, SearchOptions{1, 1}, SearchOptions{3, 7});
   const std::int64_t k = GENERATE(1, 10, 100);
   const auto whole = [](std::int64_t rows) { return Embeddings{at::randint(-2, 3, {rows, 4}).to(at::kFloat)}; };

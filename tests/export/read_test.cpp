@@ -13,11 +13,13 @@ const std::string st6 = "sentence_transformers.base.modules.";
 /// modules.json of (type, folder) pairs.
 std::string modules(const std::vector<std::pair<std::string, std::string>>& lines) {
   nlohmann::json json = nlohmann::json::array();
-  for (const auto& [type, path] : lines) json.push_back({{"idx", json.size()}, {"name", std::to_string(json.size())}, {"path", path}, {"type", type}});
+  for (const auto& [type, path] : lines)
+    json.push_back({{"idx", json.size()}, {"name", std::to_string(json.size())}, {"path", path}, {"type", type}});
   return json.dump();
 }
 
-const char* const dense_config = R"({"in_features":4,"out_features":3,"bias":false,"activation_function":"torch.nn.modules.linear.Identity"})";
+const char* const dense_config =
+    R"({"in_features":4,"out_features":3,"bias":false,"activation_function":"torch.nn.modules.linear.Identity"})";
 
 }  // namespace
 
@@ -37,11 +39,14 @@ TEST_CASE("a bare encoder is plain") {
 
 TEST_CASE("Sentence Transformers 5: encoder in a folder of its own, no folder for Normalize") {
   const TemporaryFolder folder;
-  folder.write("modules.json", modules({{st5 + "Transformer", "0_Transformer"}, {st5 + "Pooling", "1_Pooling"},
-                                        {st5 + "Dense", "2_Dense"}, {st5 + "Normalize", "3_Normalize"}}));
+  folder.write("modules.json", modules({{st5 + "Transformer", "0_Transformer"},
+                                        {st5 + "Pooling", "1_Pooling"},
+                                        {st5 + "Dense", "2_Dense"},
+                                        {st5 + "Normalize", "3_Normalize"}}));
   folder.write("0_Transformer/config.json", R"({"max_position_embeddings":512})");
   folder.write("0_Transformer/sentence_roberta_config.json", R"({"max_seq_length":200,"do_lower_case":true})");
-  folder.write("1_Pooling/config.json", R"({"word_embedding_dimension":4,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})");
+  folder.write("1_Pooling/config.json",
+               R"({"word_embedding_dimension":4,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})");
   folder.write("2_Dense/config.json", dense_config);
   const at::Tensor weight = at::rand({3, 4});
   write_safetensors(folder.path() / "2_Dense/model.safetensors", {{"linear.weight", weight}});
@@ -66,12 +71,15 @@ TEST_CASE("Sentence Transformers 6: new spelling, longest text from the tokenize
                                         {"sentence_transformers.sentence_transformer.modules.pooling.Pooling", "1_Pooling"},
                                         {st6 + "normalize.Normalize", "2_Normalize"}}));
   folder.write("config.json", R"({"max_position_embeddings":512})");
-  folder.write("sentence_bert_config.json", R"({"transformer_task":"feature-extraction","module_output_name":"token_embeddings"})");
+  folder.write("sentence_bert_config.json",
+               R"({"transformer_task":"feature-extraction","module_output_name":"token_embeddings"})");
   folder.write("tokenizer_config.json", R"({"model_max_length":256})");
-  folder.write("config_sentence_transformers.json",
-               R"({"model_type":"SentenceTransformer","prompts":{"document":"","query":"q: "},"default_prompt_name":null,"similarity_fn_name":"cosine"})");
+  folder.write(
+      "config_sentence_transformers.json",
+      R"({"model_type":"SentenceTransformer","prompts":{"document":"","query":"q: "},"default_prompt_name":null,"similarity_fn_name":"cosine"})");
   folder.write("2_Normalize/config.json", R"({"module_input_name":"sentence_embedding"})");
-  folder.write("1_Pooling/config.json", R"({"embedding_dimension":384,"pooling_mode":["cls","weightedmean"],"include_prompt":false})");
+  folder.write("1_Pooling/config.json",
+               R"({"embedding_dimension":384,"pooling_mode":["cls","weightedmean"],"include_prompt":false})");
   const ModelFolder read = read_model_folder(folder.path());
   REQUIRE(read.kind == FolderKind::sentence_transformers);
   REQUIRE(read.settings.max_seq_length == 256);
@@ -85,8 +93,8 @@ TEST_CASE("Sentence Transformers 6: new spelling, longest text from the tokenize
   REQUIRE(read.modules[1].config.empty());
 
   folder.write("1_Pooling/config.json", R"({"embedding_dimension":384,"pooling_mode":"median"})");
-  REQUIRE_THROWS_WITH(read_model_folder(folder.path()),
-                      "[R804] " + (folder.path() / "1_Pooling/config.json").string() + ": pooling_mode \"median\" is not known");
+  REQUIRE_THROWS_WITH(read_model_folder(folder.path()), "[R804] " + (folder.path() / "1_Pooling/config.json").string() +
+                                                            ": pooling_mode \"median\" is not known");
 }
 
 TEST_CASE("Sentence Transformers 6: late interaction comes out in PyLate's terms") {
@@ -94,7 +102,8 @@ TEST_CASE("Sentence Transformers 6: late interaction comes out in PyLate's terms
   const auto path = folder.path();
   const auto lines = [&](bool normalised) {
     std::vector<std::pair<std::string, std::string>> all{
-        {st6 + "transformer.Transformer", ""}, {st6 + "dense.Dense", "1_Dense"},
+        {st6 + "transformer.Transformer", ""},
+        {st6 + "dense.Dense", "1_Dense"},
         {"sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask", "2_MultiVectorMask"}};
     if (normalised) all.emplace_back(st6 + "normalize.Normalize", "3_Normalize");
     folder.write("modules.json", modules(all));
@@ -102,9 +111,11 @@ TEST_CASE("Sentence Transformers 6: late interaction comes out in PyLate's terms
   lines(true);
   folder.write("config.json", R"({"max_position_embeddings":512})");
   folder.write("tokenizer_config.json", R"({"model_max_length":256,"mask_token":"[MASK]"})");
-  folder.write("tokenizer.json", R"({"added_tokens":[{"id":1,"content":"[unused0]"},{"id":8,"content":"[Q]"},{"id":9,"content":"[Q] "}]})");
-  folder.write("config_sentence_transformers.json",
-               R"({"model_type":"MultiVectorEncoder","prompts":{"document":"passage: ","query":"[Q] find: "},"similarity_fn_name":"maxsim"})");
+  folder.write("tokenizer.json",
+               R"({"added_tokens":[{"id":1,"content":"[unused0]"},{"id":8,"content":"[Q]"},{"id":9,"content":"[Q] "}]})");
+  folder.write(
+      "config_sentence_transformers.json",
+      R"({"model_type":"MultiVectorEncoder","prompts":{"document":"passage: ","query":"[Q] find: "},"similarity_fn_name":"maxsim"})");
   const auto expansion = [&](const std::string& text) {
     return folder.write("sentence_bert_config.json", R"({"document_length":48,"query_expansion":)" + text + "}");
   };
@@ -120,6 +131,7 @@ TEST_CASE("Sentence Transformers 6: late interaction comes out in PyLate's terms
   REQUIRE(read.kind == FolderKind::pylate);
   REQUIRE(read.modules.size() == 1);
   REQUIRE(read.modules[0].type == "Dense");
+  REQUIRE(read.settings.similarity == "MaxSim");
   REQUIRE(read.settings.query_prefix == "[Q] ");
   REQUIRE(read.settings.document_prefix == "");
   REQUIRE(read.settings.prompts == std::map<std::string, std::string>{{"query", "find: "}, {"document", "passage: "}});
@@ -135,28 +147,37 @@ TEST_CASE("Sentence Transformers 6: late interaction comes out in PyLate's terms
   REQUIRE(read.settings.query_length == 256);
 
   auto where = expansion(R"({"strategy":"min","length":24})");
-  REQUIRE_THROWS_WITH(read_model_folder(path), "[R806] " + where.string() + ": query_expansion strategy \"min\" is not supported");
+  REQUIRE_THROWS_WITH(read_model_folder(path),
+                      "[R806] " + where.string() + ": query_expansion strategy \"min\" is not supported");
   expansion(R"({"strategy":"fixed","token":"[PAD]","length":24})");
-  REQUIRE_THROWS_WITH(read_model_folder(path), "[R806] " + where.string() + ": query_expansion token \"[PAD]\" is not supported");
+  REQUIRE_THROWS_WITH(read_model_folder(path),
+                      "[R806] " + where.string() + ": query_expansion token \"[PAD]\" is not supported");
   expansion("null");
   where = mask(R"("skiplist_tasks":["query"])");
-  REQUIRE_THROWS_WITH(read_model_folder(path), "[R806] " + where.string() + ": skiplist_tasks other than [\"document\"] are not supported");
+  REQUIRE_THROWS_WITH(read_model_folder(path),
+                      "[R806] " + where.string() + ": skiplist_tasks other than [\"document\"] are not supported");
   mask(R"("keep_only_token_ids":[1])");
   REQUIRE_THROWS_WITH(read_model_folder(path), "[R806] " + where.string() + ": keep_only_token_ids is not supported");
   mask(R"("skiplist_tasks":null)");
   lines(false);
-  REQUIRE_THROWS_WITH(read_model_folder(path), "[R806] " + path.string() + ": late interaction without a Normalize at its end is not supported");
+  REQUIRE_THROWS_WITH(read_model_folder(path),
+                      "[R806] " + path.string() + ": late interaction without a Normalize at its end is not supported");
 }
 
 TEST_CASE("PyLate: dense layers in order, what it drops is dropped") {
   const TemporaryFolder folder;
-  folder.write("modules.json", modules({{st5 + "Transformer", ""}, {"pylate.models.Dense.Dense", "1_Dense"},
-                                        {"pylate.models.Dense.Dense", "2_Dense"}, {st5 + "Normalize", "3_Normalize"}}));
+  folder.write("modules.json", modules({{st5 + "Transformer", ""},
+                                        {"pylate.models.Dense.Dense", "1_Dense"},
+                                        {"pylate.models.Dense.Dense", "2_Dense"},
+                                        {st5 + "Normalize", "3_Normalize"}}));
   folder.write("1_Dense/config.json", dense_config);
-  folder.write("2_Dense/config.json", R"({"in_features":3,"out_features":2,"bias":true,"activation_function":"torch.nn.modules.activation.GELU","use_residual":true})");
+  folder.write(
+      "2_Dense/config.json",
+      R"({"in_features":3,"out_features":2,"bias":true,"activation_function":"torch.nn.modules.activation.GELU","use_residual":true})");
   write_safetensors(folder.path() / "1_Dense/model.safetensors", {{"linear.weight", at::rand({3, 4})}});
-  write_safetensors(folder.path() / "2_Dense/model.safetensors",
-                    {{"linear.weight", at::rand({2, 3})}, {"linear.bias", at::rand({2})}, {"residual.weight", at::rand({2, 3})}});
+  write_safetensors(
+      folder.path() / "2_Dense/model.safetensors",
+      {{"linear.weight", at::rand({2, 3})}, {"linear.bias", at::rand({2})}, {"residual.weight", at::rand({2, 3})}});
   const ModelFolder read = read_model_folder(folder.path());  // without config_sentence_transformers.json: all defaults
   REQUIRE(read.kind == FolderKind::pylate);
   REQUIRE(read.modules.size() == 2);
@@ -171,7 +192,8 @@ TEST_CASE("Stanford: the projection is in the root file") {
   const TemporaryFolder folder;
   folder.write("config.json", R"({"architectures":["HF_ColBERT"],"max_position_embeddings":512})");
   const at::Tensor weight = at::rand({3, 4});
-  write_safetensors(folder.path() / "model.safetensors", {{"bert.embeddings.word_embeddings.weight", at::rand({5, 4})}, {"linear.weight", weight}});
+  write_safetensors(folder.path() / "model.safetensors",
+                    {{"bert.embeddings.word_embeddings.weight", at::rand({5, 4})}, {"linear.weight", weight}});
   ModelFolder read = read_model_folder(folder.path());
   REQUIRE(read.kind == FolderKind::stanford);
   REQUIRE(read.modules.size() == 1);
@@ -181,7 +203,8 @@ TEST_CASE("Stanford: the projection is in the root file") {
   REQUIRE(read.settings.query_prefix == "[unused0]");
   REQUIRE(read.settings.query_length == std::nullopt);
   REQUIRE(read.settings.skiplist_words == std::nullopt);
-  folder.write("artifact.metadata", R"({"query_token_id":"[unused3]","doc_token_id":"[unused4]","query_maxlen":16,"doc_maxlen":220,
+  folder.write("artifact.metadata",
+               R"({"query_token_id":"[unused3]","doc_token_id":"[unused4]","query_maxlen":16,"doc_maxlen":220,
                                         "attend_to_mask_tokens":true,"mask_punctuation":false,"query_token":"[Q]"})");
   read = read_model_folder(folder.path());
   REQUIRE(read.settings.query_prefix == "[unused3]");

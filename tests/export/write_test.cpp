@@ -11,7 +11,10 @@ namespace {
 
 FolderModule dense(std::int64_t in, std::int64_t out, bool bias = false, bool residual = false) {
   FolderModule module{"Dense",
-                      {{"in_features", in}, {"out_features", out}, {"bias", bias}, {"use_residual", residual},
+                      {{"in_features", in},
+                       {"out_features", out},
+                       {"bias", bias},
+                       {"use_residual", residual},
                        {"activation_function", "torch.nn.modules.linear.Identity"}},
                       {{"linear.weight", at::rand({out, in})}}};
   if (bias) module.tensors["linear.bias"] = at::rand({out});
@@ -21,9 +24,14 @@ FolderModule dense(std::int64_t in, std::int64_t out, bool bias = false, bool re
 
 FolderModule mean_pooling(std::int64_t dimension) {
   return {"Pooling",
-          {{"word_embedding_dimension", dimension}, {"pooling_mode_cls_token", false}, {"pooling_mode_mean_tokens", true},
-           {"pooling_mode_max_tokens", false}, {"pooling_mode_mean_sqrt_len_tokens", false},
-           {"pooling_mode_weightedmean_tokens", false}, {"pooling_mode_lasttoken", false}, {"include_prompt", true}},
+          {{"word_embedding_dimension", dimension},
+           {"pooling_mode_cls_token", false},
+           {"pooling_mode_mean_tokens", true},
+           {"pooling_mode_max_tokens", false},
+           {"pooling_mode_mean_sqrt_len_tokens", false},
+           {"pooling_mode_weightedmean_tokens", false},
+           {"pooling_mode_lasttoken", false},
+           {"include_prompt", true}},
           {}};
 }
 
@@ -78,7 +86,8 @@ TEST_CASE("a late-interaction folder is the one PyLate writes", "[golden]") {
 
   const auto files = files_below(dir);
   REQUIRE(files == golden["files"].get<std::set<std::string>>());
-  for (const char* file : {"1_Dense/config.json", "config.json", "modules.json", "sentence_bert_config.json", "tokenizer_config.json"}) {
+  for (const char* file :
+       {"1_Dense/config.json", "config.json", "modules.json", "sentence_bert_config.json", "tokenizer_config.json"}) {
     INFO(file);
     REQUIRE(read_json_file(dir / file) == golden["json"][file]);
   }
@@ -118,7 +127,9 @@ TEST_CASE("what was written is read back") {
     REQUIRE(read.settings.similarity == "cosine");
     REQUIRE(read.settings.max_seq_length == 256);
     REQUIRE(read.settings.lower_case == false);
-    REQUIRE(SafetensorsFolder::open(read.encoder_dir).tensor("embeddings.word_embeddings.weight").equal(model.encoder_tensors[0].value));
+    REQUIRE(SafetensorsFolder::open(read.encoder_dir)
+                .tensor("embeddings.word_embeddings.weight")
+                .equal(model.encoder_tensors[0].value));
   }
   SECTION("one vector a token, several layers, residual") {
     WriteModel model = colbert(golden_json("minilm/colbert_saved_layout.json"));
@@ -151,15 +162,16 @@ TEST_CASE("saving over a model drops its old parts and keeps the user's files") 
   const TemporaryFolder folder;
   const auto dir = folder.path() / "m";
   write_model_folder(dir, embedder());
-  for (const char* file : {"m/vocab.txt", "m/model-00001-of-00002.safetensors", "m/sentence_roberta_config.json", "m/7_Dense/x", "m/runs/log",
-                           "m/notes.md"})
+  for (const char* file : {"m/vocab.txt", "m/model-00001-of-00002.safetensors", "m/sentence_roberta_config.json", "m/7_Dense/x",
+                           "m/runs/log", "m/notes.md"})
     folder.write(file, "x");
   WriteModel model = embedder();
   model.modules = {mean_pooling(3)};
   write_model_folder(dir, model);
-  REQUIRE(files_below(dir) == std::set<std::string>{"1_Pooling/config.json", "README.md", "config.json", "config_sentence_transformers.json",
-                                                    "model.safetensors", "modules.json", "notes.md", "runs/log",
-                                                    "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json"});
+  REQUIRE(files_below(dir) == std::set<std::string>{"1_Pooling/config.json", "README.md", "config.json",
+                                                    "config_sentence_transformers.json", "model.safetensors", "modules.json",
+                                                    "notes.md", "runs/log", "sentence_bert_config.json", "tokenizer.json",
+                                                    "tokenizer_config.json"});
   REQUIRE_FALSE(std::filesystem::exists(dir / "2_Dense"));
 }
 
@@ -177,7 +189,9 @@ TEST_CASE("models that the layout cannot hold are refused, and the old folder st
   refuse("[R808] cannot save: only the layouts of Sentence Transformers and PyLate are written",
          [](WriteModel& m) { m.kind = FolderKind::stanford; });
   refuse("[R807] cannot save: the model's config.json is not a JSON object", [](WriteModel& m) { m.config_json = "[1"; });
-  refuse("[R808] cannot save: no module type \"Scores\" in this layout", [](WriteModel& m) { m.modules.push_back({"Scores", {}, {}}); });
+  refuse("[R808] cannot save: no module type \"Scores\" in this layout", [](WriteModel& m) {
+    m.modules.push_back({"Scores", {}, {}});
+  });
   refuse("[R808] cannot save: the Dense of Sentence Transformers has no residual",
          [](WriteModel& m) { m.modules.push_back(dense(2, 2, false, true)); });
   refuse("[R807] cannot save: the tokenizer has no token \"[Q] \", the marker of the model", [](WriteModel& m) {

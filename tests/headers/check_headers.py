@@ -14,6 +14,7 @@ program, settings, tier = sys.argv[1:]
 compiler = Compiler(program, settings)
 include = ROOT / "include"
 headers = [h.relative_to(include).as_posix() for h in sorted((include / "toller").rglob("*.hpp"))]
+headers = [h for h in headers if not h.endswith(".inc.hpp")]   # parts of one header, included several times
 headers = [h for h in headers if (include / h).read_text(encoding="utf8").split("\n")[1].startswith(f"// {tier}.")]
 
 groups = [headers, headers[::-1]] if tier == "T2" else [[h] for h in headers]

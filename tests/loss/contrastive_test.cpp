@@ -20,11 +20,13 @@ namespace {
 /// Relevance of `rows` queries with one positive and `negatives` documents each, all texts different.
 Relevance distinct(std::int64_t rows, std::int64_t negatives) {
   const at::Tensor row = at::arange(rows, at::kLong), owner = row.repeat({1 + negatives});
-  return {row, owner, row, 1000 + at::arange(owner.size(0), at::kLong)};
+  return {row, owner, row.clone(), 1000 + at::arange(owner.size(0), at::kLong)};
 }
 
 /// What a reference case's columns are called, queries first.
-std::vector<std::string> columns(const nlohmann::json& entry) { return entry.at("grads").get<std::vector<std::string>>(); }
+std::vector<std::string> columns(const nlohmann::json& entry) {
+  return entry.at("grads").get<std::vector<std::string>>();
+}
 
 /// Value and gradients of one case, in one type, against the file.
 template <class Compute>
@@ -130,7 +132,8 @@ TEST_CASE("rows with the same texts are no negatives of each other", "[laws]") {
   same.query_hash.fill_(1);
   same.document_hash.fill_(2);
   REQUIRE(Contrastive<Cosine>{}({q}, {d}, same).sum.item<double>() == 0);
-  REQUIRE(std::abs(Contrastive<Cosine>{.mask_duplicates = false}({q}, {d}, same).sum.item<double>() - 2 * std::log(2.0)) < 1e-6);
+  REQUIRE(std::abs(Contrastive<Cosine>{.mask_duplicates = false}({q}, {d}, same).sum.item<double>() - 2 * std::log(2.0)) <
+          1e-6);
   Contrastive<Cosine> all{.document_to_query = true, .query_to_query = true, .document_to_document = true};
   REQUIRE(std::abs(all({q}, {d}, same).sum.item<double>() - 2 * std::log(2.0)) < 1e-6);  // the positive, in both directions
   const Contrastive<Cosine> symmetric{.document_to_query = true, .partition = Partition::per_direction};
@@ -200,12 +203,11 @@ TEST_CASE("positives are found where the target says, for vectors and for tokens
   const at::Tensor order = index({1, 2, 3, 0});
   const at::Tensor moved = d.index_select(0, order);
   const Contrastive<Dot> one{.document_to_query = true, .query_to_query = true, .document_to_document = true};
-  const Relevance usual_moved{index({0, 1}), index({0, 1, 1, 0}), index({1, 2}), index({3, 4, 5, 6})};
-  REQUIRE(near(one({q}, {d}, usual_moved).sum, one({q}, {moved}, swapped).sum, 1e-5));
+  REQUIRE(near(one({q}, {d}, usual).sum, one({q}, {moved}, swapped).sum, 1e-5));
   const Contrastive<MaxSim> many{.document_to_query = true, .query_to_query = true, .document_to_document = true};
   const MultiVector tq{q, {0, 1, 2}}, td{d, {0, 1, 2, 3, 4}};
   REQUIRE(near(many(tq, td, usual).sum, one({q}, {d}, usual).sum, 1e-5));
-  REQUIRE(near(many(tq, {moved, td.offsets}, swapped).sum, one({q}, {d}, usual_moved).sum, 1e-5));
+  REQUIRE(near(many(tq, {moved, td.offsets}, swapped).sum, one({q}, {d}, usual).sum, 1e-5));
 }
 
 TEST_CASE("the loss is finite on degenerate input") {
@@ -229,7 +231,8 @@ TEST_CASE("scores and loss are float32 under autocast, with the same numbers") {
   const at::Tensor reference = Contrastive<Cosine>{}(q, d, distinct(3, 0)).sum;
   at::autocast::set_autocast_enabled(at::kCPU, true);
   const at::Tensor sum = Contrastive<Cosine>{}(q, d, distinct(3, 0)).sum;
-  const at::Tensor halves = Contrastive<Cosine>{}({q.values.to(at::kBFloat16)}, {d.values.to(at::kBFloat16)}, distinct(3, 0)).sum;
+  const at::Tensor halves =
+      Contrastive<Cosine>{}({q.values.to(at::kBFloat16)}, {d.values.to(at::kBFloat16)}, distinct(3, 0)).sum;
   at::autocast::set_autocast_enabled(at::kCPU, false);
   REQUIRE(sum.equal(reference));
   REQUIRE(halves.scalar_type() == at::kFloat);
@@ -241,10 +244,12 @@ TEST_CASE("settings and targets that cannot work are refused") {
     REQUIRE_THROWS_AS((Contrastive<Dot>{.temperature = temperature}.check()), ConfigError);
   REQUIRE_THROWS_WITH((Contrastive<Dot>{.temperature = 0}.check()), "[R330] Contrastive: temperature must be above 0, got 0");
   REQUIRE_THROWS_AS((Contrastive<Dot>{.query_to_query = true, .partition = Partition::per_direction}.check()), ConfigError);
-  REQUIRE_THROWS_AS((Contrastive<Dot>{.document_to_document = true, .partition = Partition::per_direction}.check()), ConfigError);
+  REQUIRE_THROWS_AS((Contrastive<Dot>{.document_to_document = true, .partition = Partition::per_direction}.check()),
+                    ConfigError);
   REQUIRE_THROWS_WITH(Contrastive<Dot>{}(side, side, distinct(3, 0)), "[R301] relevance.positive: expected [2], got [3]");
-  REQUIRE_THROWS_WITH(Contrastive<Dot>{}(side, {at::ones({1, 2})}, {at::zeros({2}, at::kLong), at::zeros({1}, at::kLong),
-                                                                   at::zeros({2}, at::kLong), at::zeros({1}, at::kLong)}),
+  REQUIRE_THROWS_WITH(Contrastive<Dot>{}(side, {at::ones({1, 2})},
+                                         {at::zeros({2}, at::kLong), at::zeros({1}, at::kLong), at::zeros({2}, at::kLong),
+                                          at::zeros({1}, at::kLong)}),
                       "[R332] Contrastive: 2 queries came with only 1 documents");
 }
 

@@ -14,7 +14,9 @@ at::Tensor leaf(at::IntArrayRef sizes, at::ScalarType type = at::kDouble) {
   return at::randn(sizes, at::TensorOptions(type)).requires_grad_(true);
 }
 
-void set_grad(const at::Tensor& value, at::Tensor grad) { value.mutable_grad() = std::move(grad); }
+void set_grad(const at::Tensor& value, at::Tensor grad) {
+  value.mutable_grad() = std::move(grad);
+}
 
 /// AdamW of one tensor, written down once more from the paper.
 struct Reference {
@@ -40,7 +42,7 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 TEST_CASE("AdamW follows the formula, group by group", "[laws]") {
-  at::manual_seed(GENERATE(1, 2, 3));
+  at::manual_seed(GENERATE(1U, 2U, 3U));
   const auto type = GENERATE(at::kDouble, at::kFloat);
   const OptimizerOptions options{.lr = 1e-2, .head_lr = 3e-2, .weight_decay = 0.3, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6};
   const Parameters encoder{{"w.weight", leaf({7, 5}, type)}, {"w.bias", leaf({5}, type)}, {"unused.weight", leaf({3}, type)}};
@@ -99,18 +101,18 @@ TEST_CASE("a state of another model is refused in one line") {
                       "[R147] optimizer state: momentum belongs to no parameter of this model");
   REQUIRE_THROWS_WITH(adamw.load_state({{"exp_avg.w", at::zeros({3, 2})}}),
                       "[R301] optimizer state: exp_avg.w: expected [2, 3], got [3, 2]");
-  REQUIRE_THROWS_WITH(adamw.load_state({{"step.w", one}}),
-                      "[R147] optimizer state: w lacks its step, exp_avg or exp_avg_sq");
-  REQUIRE_THROWS_WITH(AdamW({{parameters, 1e-2, 0}, {parameters, 1e-2, 0}}, {}), "[R146] optimizer: two parameters are named w");
+  REQUIRE_THROWS_WITH(adamw.load_state({{"step.w", one}}), "[R147] optimizer state: w lacks its step, exp_avg or exp_avg_sq");
+  REQUIRE_THROWS_WITH(AdamW({{parameters, 1e-2, 0}, {parameters, 1e-2, 0}}, {}),
+                      "[R146] optimizer: two parameters are named w");
   REQUIRE_THROWS_AS(AdamW({{parameters, 1e-2, 0}}, {.beta2 = 2}), ConfigError);
 }
 
 TEST_CASE("clipping equals the norm written out", "[laws]") {
-  at::manual_seed(GENERATE(4, 5, 6));
+  at::manual_seed(GENERATE(4U, 5U, 6U));
   const auto type = GENERATE(at::kDouble, at::kFloat);
   const double max_norm = GENERATE(0.0, 1.0, 1e6);
-  Parameters parameters{{"a", leaf({1, 3}, type)},     {"b", leaf({2048}, type)}, {"c", leaf({37, 61}, type)},
-                        {"d", leaf({30, 40}, type)}, {"e", leaf({}, type)},       {"none", leaf({4}, type)}};
+  Parameters parameters{{"a", leaf({1, 3}, type)},   {"b", leaf({2048}, type)}, {"c", leaf({37, 61}, type)},
+                        {"d", leaf({30, 40}, type)}, {"e", leaf({}, type)},     {"none", leaf({4}, type)}};
   std::vector<at::Tensor> before;
   double sum = 0;
   for (std::size_t i = 0; i + 1 < parameters.size(); ++i) {

@@ -3,9 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <iostream>
-#include <toller/core/values.hpp>
-#include <toller/core/version.hpp>
-#include <toller/pooling/pooling.hpp>
+#include <toller/toller.hpp>
 
 static_assert(toller::PooledValue<toller::Embeddings>);
 

@@ -13,8 +13,12 @@ struct NoStep {
   int guard(at::Device) const { return 0; }
   void backward(const at::Tensor&) const {}
 };
-at::ScalarType product_type(const at::Tensor& w) { return at::mm(at::ones({2, 2}), w).scalar_type(); }
-bool on() { return at::autocast::is_autocast_enabled(at::kCPU); }
+at::ScalarType product_type(const at::Tensor& w) {
+  return at::mm(at::ones({2, 2}), w).scalar_type();
+}
+bool on() {
+  return at::autocast::is_autocast_enabled(at::kCPU);
+}
 }  // namespace
 
 TEST_CASE("what a precision must have is checked by the compiler") {

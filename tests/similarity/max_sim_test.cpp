@@ -20,15 +20,16 @@ at::Tensor naive(const MultiVector& q, const MultiVector& d) {
     std::vector<at::Tensor> row{at::zeros({0}, q.values.options())};
     for (std::int64_t m = 0; m < d.size(); ++m) {
       const at::Tensor x = q.slice(a, a + 1).values, y = d.slice(m, m + 1).values;
-      row.push_back((y.size(0) == 0 ? at::full({}, -double(x.size(0)), x.options())
-                                    : std::get<0>(x.mm(y.t()).max(1)).sum()).reshape({1}));
+      row.push_back((y.size(0) == 0 ? at::full({}, -double(x.size(0)), x.options()) : std::get<0>(x.mm(y.t()).max(1)).sum())
+                        .reshape({1}));
     }
     rows.push_back(at::cat(row));
   }
   return at::stack(rows);
 }
 
-MultiVector random_side(std::mt19937& random, std::int64_t texts, std::int64_t longest, std::int64_t width, at::ScalarType type) {
+MultiVector random_side(std::mt19937& random, std::int64_t texts, std::int64_t longest, std::int64_t width,
+                        at::ScalarType type) {
   MultiVector side;
   for (std::int64_t i = 0; i < texts; ++i)
     side.offsets.push_back(side.offsets.back() + std::uniform_int_distribution<std::int64_t>(0, longest)(random));
@@ -36,7 +37,9 @@ MultiVector random_side(std::mt19937& random, std::int64_t texts, std::int64_t l
   return side;
 }
 
-MultiVector copy(const MultiVector& side) { return {leaf(side.values.detach(), side.values.scalar_type()), side.offsets}; }
+MultiVector copy(const MultiVector& side) {
+  return {leaf(side.values.detach(), side.values.scalar_type()), side.offsets};
+}
 
 }  // namespace
 
@@ -57,9 +60,11 @@ TEST_CASE("MaxSim has the numbers of PyLate's scores", "[golden]") {
       const at::Tensor flat = documents.dim() == 4 ? documents.flatten(0, 1) : documents;
       at::Tensor mask = find("documents_mask");
       if (mask.defined() && mask.dim() == 3) mask = mask.flatten(0, 1);
-      at::Tensor scores = MaxSim{.padded_length = flat.size(1)}.scores(ragged(queries, find("queries_mask")), ragged(flat, mask));
+      at::Tensor scores =
+          MaxSim{.padded_length = flat.size(1)}.scores(ragged(queries, find("queries_mask")), ragged(flat, mask));
       if (name.starts_with("colbert_kd"))  // each query against its own documents
-        scores = at::stack(at::ArrayRef<at::Tensor>{scores[0].slice(0, 0, 4), scores[1].slice(0, 4, 8), scores[2].slice(0, 8, 12)});
+        scores =
+            at::stack(at::ArrayRef<at::Tensor>{scores[0].slice(0, 0, 4), scores[1].slice(0, 4, 8), scores[2].slice(0, 8, 12)});
       const at::Tensor loss = (scores * find("weight").to(type)).sum();
       loss.backward();
       at::Tensor grad_d = grad_of(documents);

@@ -17,7 +17,8 @@ TEST_CASE("what a similarity must have is checked by the compiler") {
 }
 
 TEST_CASE("dot and cosine score every query against every document") {
-  const Embeddings q{at::tensor(std::vector<float>{3, 4, 0, 2}).view({2, 2})}, d{at::tensor(std::vector<float>{1, 0}).view({1, 2})};
+  const Embeddings q{at::tensor(std::vector<float>{3, 4, 0, 2}).view({2, 2})},
+      d{at::tensor(std::vector<float>{1, 0}).view({1, 2})};
   REQUIRE(Dot{}.scores(q, d).equal(at::tensor(std::vector<float>{3, 0}).view({2, 1})));
   REQUIRE(near(Cosine{}.scores(q, d), at::tensor(std::vector<double>{0.6, 0}).view({2, 1}), 1e-7));
 }

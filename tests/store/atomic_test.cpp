@@ -77,7 +77,8 @@ TEST_CASE("a full disk gives one line, no temporary file, and the old file stays
   const auto path = folder.write("x.safetensors", "old");
   {
     const FileSizeLimit limit(4096);
-    REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::zeros({4096})}}), "[R420] cannot write " + path.string() + ": File too large");
+    REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::zeros({4096})}}),
+                        "[R420] cannot write " + path.string() + ": File too large");
   }
   REQUIRE(file_bytes(path) == "old");
   REQUIRE(listing(folder.path()) == Names{"x.safetensors"});
@@ -86,14 +87,18 @@ TEST_CASE("a full disk gives one line, no temporary file, and the old file stays
 TEST_CASE("places that cannot be written are named") {
   const TemporaryFolder folder;
   const auto file = folder.write("file", "");
-  REQUIRE_THROWS_WITH(write_file_atomically(folder.path(), ""), "[R420] cannot write " + folder.path().string() + ": is a folder");
+  REQUIRE_THROWS_WITH(write_file_atomically(folder.path(), ""),
+                      "[R420] cannot write " + folder.path().string() + ": is a folder");
   REQUIRE_THROWS_WITH(write_file_atomically("/dev/full", "x"), "[R420] cannot write /dev/full: is not a regular file");
-  REQUIRE_THROWS_WITH(write_file_atomically(file / "x", ""), Catch::Matchers::StartsWith("[R420] cannot write " + (file / "x").string()));
+  REQUIRE_THROWS_WITH(write_file_atomically(file / "x", ""),
+                      Catch::Matchers::StartsWith("[R420] cannot write " + (file / "x").string()));
   REQUIRE_THROWS_AS(write_file_atomically("/proc/none/x", ""), FileError);
-  REQUIRE_THROWS_WITH(AtomicFolder(file), "[R420] cannot write " + file.string() + ": a file of that name is in the place of the folder");
+  REQUIRE_THROWS_WITH(AtomicFolder(file),
+                      "[R420] cannot write " + file.string() + ": a file of that name is in the place of the folder");
   if (::geteuid() == 0) return;  // permissions do not bind root
   std::filesystem::create_directory(folder.path() / "closed");
-  std::filesystem::permissions(folder.path() / "closed", std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  std::filesystem::permissions(folder.path() / "closed",
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   REQUIRE_THROWS_WITH(write_file_atomically(folder.path() / "closed/x", ""),
                       "[R420] cannot write " + (folder.path() / "closed/x").string() + ": Permission denied");
   std::filesystem::permissions(folder.path() / "closed", std::filesystem::perms::owner_all);
@@ -151,7 +156,8 @@ TEST_CASE("tensors that the format cannot hold are refused before anything is wr
   const std::string start = "[R422] cannot write " + path.string() + ": tensor \"w\": ";
   REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::Tensor()}}), start + "is undefined");
   REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::eye(2).to_sparse()}}), start + "has no plain storage");
-  REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::zeros({1}, at::kComplexHalf)}}), start + "the format has no dtype ComplexHalf");
+  REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::zeros({1}, at::kComplexHalf)}}),
+                      start + "the format has no dtype ComplexHalf");
   REQUIRE_THROWS_WITH(write_safetensors(path, {{"w", at::eye(2)}, {"w", at::eye(2)}}), start + "a name that is taken");
   REQUIRE(listing(folder.path()).empty());
 }
@@ -159,16 +165,21 @@ TEST_CASE("tensors that the format cannot hold are refused before anything is wr
 TEST_CASE("JSON errors name the file, the place and the key") {
   const TemporaryFolder folder;
   const auto path = folder.write("config.json", "{\n  \"a\": 1,\n  \"b\" 2\n}");
-  REQUIRE_THROWS_WITH(read_json_file(path), Catch::Matchers::StartsWith("[R410] " + path.string() + ": not JSON: parse error at line 3, column"));
+  REQUIRE_THROWS_WITH(read_json_file(path),
+                      Catch::Matchers::StartsWith("[R410] " + path.string() + ": not JSON: parse error at line 3, column"));
   const auto json = nlohmann::json::parse(R"({"n": 3, "x": 1.5, "s": "text", "none": null, "list": ["a", 1]})");
   REQUIRE(json_value<std::int64_t>(json, "n", path) == 3);
   REQUIRE(json_value<double>(json, "x", path) == 1.5);
   REQUIRE(json_value<std::string>(json, "s", path) == "text");
   REQUIRE(json_value<bool>(json, "none", path) == std::nullopt);
   REQUIRE(json_value<bool>(json, "absent", path) == std::nullopt);
-  REQUIRE_THROWS_WITH(json_value<std::int64_t>(json, "x", path), "[R411] " + path.string() + ": key \"x\": expected a whole number, got 1.5");
-  REQUIRE_THROWS_WITH(json_value<bool>(json, "n", path), "[R411] " + path.string() + ": key \"n\": expected true or false, got 3");
-  REQUIRE_THROWS_WITH(json_value<std::string>(json, "n", path), "[R411] " + path.string() + ": key \"n\": expected a string, got 3");
+  REQUIRE_THROWS_WITH(json_value<std::int64_t>(json, "x", path),
+                      "[R411] " + path.string() + ": key \"x\": expected a whole number, got 1.5");
+  REQUIRE_THROWS_WITH(json_value<bool>(json, "n", path),
+                      "[R411] " + path.string() + ": key \"n\": expected true or false, got 3");
+  REQUIRE_THROWS_WITH(json_value<std::string>(json, "n", path),
+                      "[R411] " + path.string() + ": key \"n\": expected a string, got 3");
   REQUIRE_THROWS_AS(json_value<std::vector<std::string>>(json, "list", path), FileError);
-  REQUIRE_THROWS_WITH(json_value<bool>(nlohmann::json::array(), "n", path), "[R411] " + path.string() + ": expected a JSON object, got array");
+  REQUIRE_THROWS_WITH(json_value<bool>(nlohmann::json::array(), "n", path),
+                      "[R411] " + path.string() + ": expected a JSON object, got array");
 }

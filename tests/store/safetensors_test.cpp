@@ -71,10 +71,14 @@ TEST_CASE("strided, conjugated, scalar, empty and shared tensors are written in 
   const auto path = folder.path() / "views.safetensors";
   const at::Tensor base = at::arange(12, at::kFloat).reshape({3, 4});
   const at::Tensor conjugated = at::complex(base, base + 1).conj();
-  const NamedTensors tensors{{"transposed", base.t()},    {"every second", base.slice(1, 0, 4, 2)},
-                             {"expanded", base[0].expand({5, 4})}, {"conjugated", conjugated},
-                             {"scalar", at::scalar_tensor(7.5)},   {"empty", at::empty({0, 4})},
-                             {"same", base},              {"same again", base},
+  const NamedTensors tensors{{"transposed", base.t()},
+                             {"every second", base.slice(1, 0, 4, 2)},
+                             {"expanded", base[0].expand({5, 4})},
+                             {"conjugated", conjugated},
+                             {"scalar", at::scalar_tensor(7.5)},
+                             {"empty", at::empty({0, 4})},
+                             {"same", base},
+                             {"same again", base},
                              {"needs gradient", base.clone().requires_grad_(true)}};
   write_safetensors(path, tensors, {});
   const auto file = SafetensorsFile::open(path);
@@ -127,12 +131,14 @@ TEST_CASE("bytes that are not aligned are copied") {
 TEST_CASE("files that are no safetensors files") {
   REQUIRE(complaint("") == "R402 not a safetensors file: 0 bytes, expected at least 8");
   REQUIRE(complaint("1234567") == "R402 not a safetensors file: 7 bytes, expected at least 8");
-  REQUIRE(complaint(file_of("{}", "", 100'000'001)) == "R402 not a safetensors file: header length 100000001 is over 100000000");
+  REQUIRE(complaint(file_of("{}", "", 100'000'001)) ==
+          "R402 not a safetensors file: header length 100000001 is over 100000000");
   REQUIRE(complaint("PK\3\4abcdefgh") == "R402 not a safetensors file: header length 7233733595305823056 is over 100000000");
   REQUIRE(complaint(file_of("{}", "", 3)) == "R402 header of 3 bytes, but the file ends after 2");
   REQUIRE(complaint(file_of("[]", "")) == "R402 header does not begin with '{'");
   REQUIRE(complaint(std::string(8, '\0')) == "R402 header does not begin with '{'");
-  REQUIRE_THAT(complaint(file_of("{\"a\":", "")), ContainsSubstring("R402 header is not JSON: parse error at line 1, column 6"));
+  REQUIRE_THAT(complaint(file_of("{\"a\":", "")),
+               ContainsSubstring("R402 header is not JSON: parse error at line 1, column 6"));
   REQUIRE_THAT(complaint(file_of("{\"a\xff\":1}", "")), ContainsSubstring("R402 header is not JSON"));
   REQUIRE(complaint(file_of("{\"a\":" + std::string(100'000, '['), "")) == "R402 header is nested too deeply");
   REQUIRE(complaint(file_of(R"({"__metadata__":{"a":1}})", "")) == "R402 __metadata__ is not an object of strings");
@@ -143,7 +149,8 @@ TEST_CASE("files that are no safetensors files") {
 TEST_CASE("entries that are wrong name the tensor") {
   REQUIRE(entry_complaint(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})") == "fine");
   REQUIRE(entry_complaint("7") == R"(R403 tensor "a": expected exactly dtype, shape and data_offsets)");
-  REQUIRE(entry_complaint(R"({"dtype":"F32","shape":[2]})") == R"(R403 tensor "a": expected exactly dtype, shape and data_offsets)");
+  REQUIRE(entry_complaint(R"({"dtype":"F32","shape":[2]})") ==
+          R"(R403 tensor "a": expected exactly dtype, shape and data_offsets)");
   REQUIRE(entry_complaint(R"({"dtype":"F7","shape":[2],"data_offsets":[0,8]})") == R"(R403 tensor "a": unknown dtype "F7")");
   REQUIRE(entry_complaint(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})") ==
           R"(R403 tensor "a": shape is not a list of whole numbers)");
@@ -161,8 +168,9 @@ TEST_CASE("entries that are wrong name the tensor") {
           R"(R403 tensor "a": shape [4294967296,4294967296] is too large)");
   REQUIRE(entry_complaint(R"({"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]})") ==
           R"(R403 tensor "a": shape [4611686018427387904] is too large)");
-  REQUIRE(complaint(file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                            "xx")) == R"(R403 tensor "a": is there twice)");
+  REQUIRE(complaint(file_of(
+              R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+              "xx")) == R"(R403 tensor "a": is there twice)");
   REQUIRE(complaint(file_of(R"({"a\nb":1})", "")) == R"(R403 tensor "a\nb": expected exactly dtype, shape and data_offsets)");
   REQUIRE(complaint(file_of(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", "\1\2")) ==
           R"(R403 tensor "a": a BOOL is neither 0 nor 1)");
@@ -170,7 +178,9 @@ TEST_CASE("entries that are wrong name the tensor") {
 
 TEST_CASE("tensors must fill the file exactly") {
   const auto two = [](const std::string& first, const std::string& second, std::size_t bytes) {
-    const auto entry = [](const std::string& offsets) { return R"({"dtype":"U8","shape":[4],"data_offsets":)" + offsets + "}"; };
+    const auto entry = [](const std::string& offsets) {
+      return R"({"dtype":"U8","shape":[4],"data_offsets":)" + offsets + "}";
+    };
     return complaint(file_of("{\"a\":" + entry(first) + ",\"b\":" + entry(second) + "}", std::string(bytes, 'x')));
   };
   REQUIRE(two("[0,4]", "[4,8]", 8) == "fine");
@@ -204,7 +214,8 @@ TEST_CASE("damaged bytes load or give one of our errors, nothing else", "[laws]"
   for (int round = 0; round < 3000; ++round) {
     std::string bytes = good;
     const std::size_t flips = 1 + below(4);
-    for (std::size_t i = 0; i < flips; ++i) bytes[below(round % 2 == 0 ? 8 + 200 : bytes.size())] = static_cast<char>(below(256));
+    for (std::size_t i = 0; i < flips; ++i)
+      bytes[below(round % 2 == 0 ? 8 + 200 : bytes.size())] = static_cast<char>(below(256));
     if (round % 5 == 0) bytes.resize(below(bytes.size()));
     refused += complaint(bytes) == "fine" ? 0 : 1;
   }
@@ -215,11 +226,14 @@ TEST_CASE("damaged bytes load or give one of our errors, nothing else", "[laws]"
 TEST_CASE("a folder is one file or shards behind an index") {
   const TemporaryFolder folder;
   const auto dir = folder.path();
-  const auto index = [&](const std::string& map) { return folder.write("model.safetensors.index.json", "{\"weight_map\":" + map + "}"); };
+  const auto index = [&](const std::string& map) {
+    return folder.write("model.safetensors.index.json", "{\"weight_map\":" + map + "}");
+  };
   REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), "[R407] " + dir.string() + ": no model.safetensors");
   folder.write("pytorch_model.bin", "");
-  REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), "[R407] " + dir.string() + ": no model.safetensors but a pytorch_model.bin, which "
-                                                    "is not read: convert it to safetensors");
+  REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), "[R407] " + dir.string() +
+                                                        ": no model.safetensors but a pytorch_model.bin, which "
+                                                        "is not read: convert it to safetensors");
   write_safetensors(dir / "s1.safetensors", {{"a", at::ones({2})}});
   write_safetensors(dir / "s2.safetensors", {{"b", at::zeros({3})}});
   const auto path = index(R"({"a":"s1.safetensors","b":"s2.safetensors"})");
@@ -233,11 +247,13 @@ TEST_CASE("a folder is one file or shards behind an index") {
   index("[]");
   REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), start + "no weight_map");
   index(R"({"a":"../s1.safetensors"})");
-  REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), start + "tensor \"a\": \"../s1.safetensors\" is not the name of a file in this folder");
+  REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir),
+                      start + "tensor \"a\": \"../s1.safetensors\" is not the name of a file in this folder");
   index(R"({"a":"s2.safetensors"})");
   REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), start + "tensor \"a\" is not in s2.safetensors");
   index(R"({"a":"s3.safetensors"})");
-  REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir), "[R401] " + (dir / "s3.safetensors").string() + ": No such file or directory");
+  REQUIRE_THROWS_WITH(SafetensorsFolder::open(dir),
+                      "[R401] " + (dir / "s3.safetensors").string() + ": No such file or directory");
 
   write_safetensors(dir / "model.safetensors", {{"whole", at::ones({1})}});
   REQUIRE(SafetensorsFolder::open(dir).names() == std::vector<std::string>{"whole"});

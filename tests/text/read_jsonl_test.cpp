@@ -101,8 +101,9 @@ TEST_CASE("a file that can't be opened is named, with the reason") {
 TEST_CASE("the first row is checked when the file is opened, with its number in the file") {
   const Scratch scratch;
   const auto opening = [](std::string_view text) { return read_jsonl<Pair>(Scratch::write("t.jsonl", text)); };
-  CHECK_THROWS_WITH(opening("\n\n{\"id\": 1, \"text\": \"a\"}\n"),
-                    "[R204] t.jsonl:3: field \"query\" is missing, also as \"anchor\", \"question\"; the row has \"id\", \"text\"");
+  CHECK_THROWS_WITH(
+      opening("\n\n{\"id\": 1, \"text\": \"a\"}\n"),
+      "[R204] t.jsonl:3: field \"query\" is missing, also as \"anchor\", \"question\"; the row has \"id\", \"text\"");
   CHECK_THROWS_WITH(opening("{}"),
                     "[R204] t.jsonl:1: field \"query\" is missing, also as \"anchor\", \"question\"; the row has no fields");
 }
@@ -110,7 +111,8 @@ TEST_CASE("the first row is checked when the file is opened, with its number in 
 TEST_CASE("a bad row is named with its line, its field and what was found") {
   const Scratch scratch;
   const auto second = [](std::string_view line) {
-    return read_jsonl<Pair>(Scratch::write("t.jsonl", std::string("{\"query\": \"a\", \"positive\": \"b\"}\n\n") + std::string(line)))[1];
+    return read_jsonl<Pair>(
+        Scratch::write("t.jsonl", std::string("{\"query\": \"a\", \"positive\": \"b\"}\n\n") + std::string(line)))[1];
   };
   CHECK_THROWS_WITH(second(R"({"query": "a", "posi)"), "[R203] t.jsonl:3: malformed JSON at byte 21 of the line");
   CHECK_THROWS_WITH(second(R"({"query": "a"} x)"), "[R203] t.jsonl:3: malformed JSON at byte 16 of the line");

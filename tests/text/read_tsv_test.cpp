@@ -50,8 +50,9 @@ TEST_CASE("what is wrong with a tab-separated file is said with the line") {
   CHECK_THROWS_WITH(read_tsv<Pair>("none.tsv"), "[R201] none.tsv: no such file");
   CHECK_THROWS_WITH(all<Pair>(""), "[R202] t.tsv: the file has no rows");
   CHECK_THROWS_WITH(all<Pair>("query\tpositive\n"), "[R202] t.tsv: the file has no rows");
-  CHECK_THROWS_WITH(all<Pair>("query\ttext\na\tb"),
-                    "[R204] t.tsv:2: field \"positive\" is missing, also as \"document\", \"answer\"; the row has \"query\", \"text\"");
+  CHECK_THROWS_WITH(
+      all<Pair>("query\ttext\na\tb"),
+      "[R204] t.tsv:2: field \"positive\" is missing, also as \"document\", \"answer\"; the row has \"query\", \"text\"");
   CHECK_THROWS_WITH(all<LabelledText>("text\tlabel\na\t1.5"),
                     "[R205] t.tsv:2: field \"label\": expected a whole number, found \"1.5\"");
   CHECK_THROWS_WITH(all<LabelledPair>("first\tsecond\tlabel\na\tb\t"),

@@ -52,7 +52,8 @@ TEST_CASE("the saved file holds the added tokens and gives the same encodings") 
   REQUIRE(json.at("added_tokens").size() == 5);
   const AutoTokenizer again = tokenizer_of(json);
   REQUIRE(again.vocabulary_size() == tokenizer.vocabulary_size());
-  for (const char* text : {"[Q] bees", "[q] x", "[D] [d] moss [MASK]", "", "caf\xC3\xA9"}) REQUIRE(again.encode(text) == tokenizer.encode(text));
+  for (const char* text : {"[Q] bees", "[q] x", "[D] [d] moss [MASK]", "", "caf\xC3\xA9"})
+    REQUIRE(again.encode(text) == tokenizer.encode(text));
   REQUIRE(again.to_json() == tokenizer.to_json());
 }
 
@@ -83,7 +84,11 @@ TEST_CASE("stripping tokens take white space with them, of every kind") {
 TEST_CASE("trimmed offsets leave that white space out") {
   nlohmann::json json = small_tokenizer_json();
   json["added_tokens"].push_back({{"id", 14}, {"content", "<m>"}, {"lstrip", true}, {"rstrip", true}, {"normalized", false}});
-  json["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", {"[CLS]", 2}}, {"sep", {"[SEP]", 3}}, {"trim_offsets", true}, {"add_prefix_space", false}};
+  json["post_processor"] = {{"type", "RobertaProcessing"},
+                            {"cls", {"[CLS]", 2}},
+                            {"sep", {"[SEP]", 3}},
+                            {"trim_offsets", true},
+                            {"add_prefix_space", false}};
   REQUIRE(tokenizer_of(json).encode("  <m>  b").offsets == Offsets{{0, 0}, {2, 5}, {7, 8}, {0, 0}});
   json["post_processor"]["trim_offsets"] = false;
   REQUIRE(tokenizer_of(json).encode("  <m>  b").offsets == Offsets{{0, 0}, {0, 7}, {7, 8}, {0, 0}});

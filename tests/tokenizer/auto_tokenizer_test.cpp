@@ -21,7 +21,9 @@ TEST_CASE("a word that cannot be split, or is too long, is one unknown token") {
 
 TEST_CASE("offsets are bytes of the raw text, also where characters vanish or change size") {
   const AutoTokenizer tokenizer = small_tokenizer();
-  const Encoding encoding = tokenizer.encode("  CAF\xC3\x89, be\xE2\x80\x8B" "e\xCC\x81s");
+  const Encoding encoding = tokenizer.encode(
+      "  CAF\xC3\x89, be\xE2\x80\x8B"
+      "e\xCC\x81s");
   REQUIRE(encoding.ids == Ids{2, 9, 8, 5, 6, 3});
   REQUIRE(encoding.offsets == Offsets{{0, 0}, {2, 7}, {7, 8}, {9, 15}, {17, 18}, {0, 0}});
 }
@@ -42,8 +44,10 @@ TEST_CASE("truncation keeps room for the special tokens and says when there is n
   REQUIRE(tokenizer.encode("a b", {.max_length = 2}).ids == Ids{2, 3});
   REQUIRE(tokenizer.encode("a b", {.add_special_tokens = false, .max_length = 0}).ids.empty());
   REQUIRE_THROWS_WITH(tokenizer.encode("a", {.max_length = 1}), "[R235] max_length is 1, but 2 special tokens need room");
-  REQUIRE_THROWS_WITH(tokenizer.encode("a", {.add_special_tokens = false, .max_length = -1}), ContainsSubstring("[R235] max_length is -1"));
-  REQUIRE_THROWS_WITH(tokenizer.encode("a b a", {.max_length = 3, .truncation = Truncation::only_second}), ContainsSubstring("[R235]"));
+  REQUIRE_THROWS_WITH(tokenizer.encode("a", {.add_special_tokens = false, .max_length = -1}),
+                      ContainsSubstring("[R235] max_length is -1"));
+  REQUIRE_THROWS_WITH(tokenizer.encode("a b a", {.max_length = 3, .truncation = Truncation::only_second}),
+                      ContainsSubstring("[R235]"));
 }
 
 TEST_CASE("a pair has types and sequences, and can cut either text") {
@@ -53,7 +57,8 @@ TEST_CASE("a pair has types and sequences, and can cut either text") {
   REQUIRE(both.types == Ids{0, 0, 0, 0, 1, 1});
   REQUIRE(both.sequence == std::vector<std::int8_t>{-1, 0, 0, -1, 1, -1});
   REQUIRE(both.special == std::vector<std::uint8_t>{1, 0, 0, 1, 0, 1});
-  REQUIRE(tokenizer.encode("a b a", "moss", {.max_length = 5, .truncation = Truncation::only_first}).ids == Ids{2, 10, 3, 7, 3});
+  REQUIRE(tokenizer.encode("a b a", "moss", {.max_length = 5, .truncation = Truncation::only_first}).ids ==
+          Ids{2, 10, 3, 7, 3});
   REQUIRE(tokenizer.encode("a", "b b b", {.max_length = 5, .truncation = Truncation::only_second}).ids == Ids{2, 10, 3, 13, 3});
   REQUIRE_THROWS_AS(tokenizer.encode("a b a", "b", {.max_length = 5, .truncation = Truncation::only_second}), DataError);
   REQUIRE_THROWS_WITH(tokenizer.encode("a b a", "b", {.max_length = 5, .truncation = Truncation::only_second}),
@@ -109,7 +114,8 @@ TEST_CASE("BERT, RoBERTa and template post-processors put special tokens where t
 TEST_CASE("normalisers and pre-tokenisers split as they say") {
   nlohmann::json json = small_tokenizer_json();
   json["post_processor"] = nullptr;
-  json["model"]["vocab"] = {{"[UNK]", 1}, {"\xC3\xA9", 5}, {"e", 6}, {"##\xCC\x81", 7}, {"fi", 8}, {"-", 9}, {"--", 10}, {"a", 11}, {"a-a", 12}, {"##--", 13}};
+  json["model"]["vocab"] = {{"[UNK]", 1}, {"\xC3\xA9", 5}, {"e", 6},  {"##\xCC\x81", 7}, {"fi", 8},
+                            {"-", 9},     {"--", 10},      {"a", 11}, {"a-a", 12},       {"##--", 13}};
   json["added_tokens"] = nlohmann::json::array();
   const auto ids = [&](const char* normalizer, const char* pre_tokenizer, const char* text) {
     json["normalizer"] = normalizer == nullptr ? nlohmann::json() : nlohmann::json{{"type", normalizer}};

@@ -13,7 +13,9 @@ std::vector<std::int64_t> row(const at::Tensor& table, std::int64_t index, std::
   return {values.const_data_ptr<std::int64_t>(), values.const_data_ptr<std::int64_t>() + length};
 }
 
-std::vector<std::int64_t> numbers(const std::vector<std::uint8_t>& mask) { return {mask.begin(), mask.end()}; }
+std::vector<std::int64_t> numbers(const std::vector<std::uint8_t>& mask) {
+  return {mask.begin(), mask.end()};
+}
 
 AutoTokenizer with_markers() {
   const auto folder = minilm_folder();
@@ -41,9 +43,12 @@ TEST_CASE("the ColBERT's queries and documents have the reference's tokens and m
     const auto name = variant.at("name").get<std::string>();
     INFO(name);
     const bool expand = variant.value("do_query_expansion", true);
-    const RoleFormat query{.marker = "[Q] ", .max_length = variant.at("query_length").get<std::int64_t>(), .expand = expand,
+    const RoleFormat query{.marker = "[Q] ",
+                           .max_length = variant.at("query_length").get<std::int64_t>(),
+                           .expand = expand,
                            .attend_to_expansion = variant.value("attend_to_expansion_tokens", false)};
-    const RoleFormat document{.marker = "[D] ", .max_length = variant.at("document_length").get<std::int64_t>(), .skiplist = punctuation()};
+    const RoleFormat document{
+        .marker = "[D] ", .max_length = variant.at("document_length").get<std::int64_t>(), .skiplist = punctuation()};
     const Preprocessor preprocess(tokenizer, query, document);
 
     std::int64_t index = 0;

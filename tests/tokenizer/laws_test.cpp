@@ -12,16 +12,18 @@ namespace {
 
 /// Random valid UTF-8 of ASCII, letters, marks, ideographs, special tokens and any other characters.
 std::string random_text(std::mt19937_64& random) {
-  static constexpr std::pair<char32_t, char32_t> blocks[] = {{0x20, 0x7E},     {0x00, 0x1F},     {0xA0, 0x24F},    {0x300, 0x36F},    {0x370, 0x6FF},
-                                                            {0x900, 0xDFF},   {0x1100, 0x11FF}, {0x2000, 0x206F}, {0x3000, 0x30FF},  {0x4E00, 0x9FFF},
-                                                            {0xAC00, 0xD7A3}, {0xE000, 0xFFFF}, {0x1F300, 0x1FAFF}, {0x10000, 0x10FFFF}};
-  static constexpr std::string_view words[] = {"[MASK]", "<mask>", "</s>", "[SEP]", "the", "package", "  ", "\xC4\xB0", "e\xCC\x81\xCC\xA3"};
+  static constexpr std::pair<char32_t, char32_t> blocks[] = {
+      {0x20, 0x7E},     {0x00, 0x1F},     {0xA0, 0x24F},      {0x300, 0x36F},     {0x370, 0x6FF},
+      {0x900, 0xDFF},   {0x1100, 0x11FF}, {0x2000, 0x206F},   {0x3000, 0x30FF},   {0x4E00, 0x9FFF},
+      {0xAC00, 0xD7A3}, {0xE000, 0xFFFF}, {0x1F300, 0x1FAFF}, {0x10000, 0x10FFFF}};
+  static constexpr std::string_view words[] = {"[MASK]",   "<mask>",           "</s>", "[SEP]", "the", "package", "  ",
+                                               "\xC4\xB0", "e\xCC\x81\xCC\xA3"};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   std::string text;
   for (std::size_t i = below(40); i > 0; --i) {
     if (below(4) == 0) text += words[below(std::size(words))];
     const auto [first, last] = blocks[below(std::size(blocks))];
-    detail::append_character(text, first + static_cast<char32_t>(below(last - first + 1)));
+    toller::detail::append_character(text, first + static_cast<char32_t>(below(last - first + 1)));
   }
   return text;
 }
@@ -70,10 +72,13 @@ TEST_CASE("random bytes either encode or are refused as not UTF-8", "[laws]") {
   int refused = 0;
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = random_text(random);
-    for (std::size_t i = random() % 3; i > 0 && !bytes.empty(); --i) bytes[random() % bytes.size()] = static_cast<char>(random());
-    const bool valid = !detail::invalid_utf8_at(bytes);
-    if (valid) REQUIRE_NOTHROW(tokenizer.encode(bytes));
-    else REQUIRE_THROWS_AS(tokenizer.encode(bytes), DataError);
+    for (std::size_t i = random() % 3; i > 0 && !bytes.empty(); --i)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    const bool valid = !toller::detail::invalid_utf8_at(bytes);
+    if (valid)
+      REQUIRE_NOTHROW(tokenizer.encode(bytes));
+    else
+      REQUIRE_THROWS_AS(tokenizer.encode(bytes), DataError);
     refused += valid ? 0 : 1;
   }
   REQUIRE(refused > 100);

@@ -43,9 +43,12 @@ TEST_CASE("expansion fills up with the mask token") {
 
 TEST_CASE("formats that cannot work are refused") {
   const AutoTokenizer tokenizer = small_tokenizer();
-  REQUIRE_THROWS_WITH(Preprocessor(tokenizer, {.marker = "[Q] "}, {}), ContainsSubstring("[R239] query: marker \"[Q] \" is no token"));
-  REQUIRE_THROWS_WITH(Preprocessor(tokenizer, {}, {.max_length = 1}), ContainsSubstring("[R241] document: max_length is 1, at least 2"));
-  REQUIRE_THROWS_WITH(Preprocessor(tokenizer, {.marker = "moss", .max_length = 2}, {}), ContainsSubstring("[R241] query: max_length is 2, at least 3"));
+  REQUIRE_THROWS_WITH(Preprocessor(tokenizer, {.marker = "[Q] "}, {}),
+                      ContainsSubstring("[R239] query: marker \"[Q] \" is no token"));
+  REQUIRE_THROWS_WITH(Preprocessor(tokenizer, {}, {.max_length = 1}),
+                      ContainsSubstring("[R241] document: max_length is 1, at least 2"));
+  REQUIRE_THROWS_WITH(Preprocessor(tokenizer, {.marker = "moss", .max_length = 2}, {}),
+                      ContainsSubstring("[R241] query: max_length is 2, at least 3"));
   nlohmann::json bare = small_tokenizer_json();
   bare["added_tokens"] = nlohmann::json::array();
   REQUIRE_THROWS_AS(Preprocessor(tokenizer_of(bare), {.expand = true}, {}), ConfigError);

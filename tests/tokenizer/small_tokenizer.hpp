@@ -14,10 +14,11 @@
     "version": "1.0", "truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
     "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"},
     "added_tokens": [
-      {"id": 0, "content": "[PAD]", "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false},
-      {"id": 1, "content": "[UNK]", "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false},
-      {"id": 4, "content": "[MASK]", "special": true, "normalized": false, "lstrip": false, "rstrip": false, "single_word": false}],
-    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
+      {"id": 0, "content": "[PAD]", "special": true, "normalized": false},
+      {"id": 1, "content": "[UNK]", "special": true, "normalized": false},
+      {"id": 4, "content": "[MASK]", "special": true, "normalized": false}],
+    "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+      "lowercase": true},
     "pre_tokenizer": {"type": "BertPreTokenizer"},
     "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]},
     "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 10,
@@ -31,7 +32,9 @@
   return toller::AutoTokenizer::from_file(folder.write("tokenizer.json", json.dump()));
 }
 
-[[nodiscard]] inline toller::AutoTokenizer small_tokenizer() { return tokenizer_of(small_tokenizer_json()); }
+[[nodiscard]] inline toller::AutoTokenizer small_tokenizer() {
+  return tokenizer_of(small_tokenizer_json());
+}
 
 using Ids = std::vector<std::int64_t>;
 using Offsets = std::vector<std::pair<std::size_t, std::size_t>>;

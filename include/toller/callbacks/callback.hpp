@@ -19,7 +19,9 @@ struct EventProbe {
 
 /// Whether `C` has `void on(const Event&)`.
 template <class C, class Event>
-concept CallbackFor = requires(C& callback, const detail::EventProbe<Event>& event) { callback.on(event); };
+concept CallbackFor = requires(C& callback, const detail::EventProbe<Event>& event) {
+  callback.on(event);
+};
 
 /// Whether `C` hears at least one of the events of a fit. A callback that hears none has misspelt one.
 template <class C>

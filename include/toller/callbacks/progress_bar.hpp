@@ -25,16 +25,17 @@ namespace toller {
 ///
 /// Units   `width` columns; `interval` seconds between two drawings; `clock` seconds from any start.
 struct ProgressBarOptions {
-  std::ostream* out = nullptr;      ///< standard error
-  std::optional<bool> terminal{};   ///< whether standard error is one, and `TERM` is not `dumb`
-  std::optional<int> width{};       ///< of the terminal, asked at each drawing
+  std::ostream* out = nullptr;     ///< standard error
+  std::optional<bool> terminal{};  ///< whether standard error is one, and `TERM` is not `dumb`
+  std::optional<int> width{};      ///< of the terminal, asked at each drawing
   double interval = 0.1;
   std::function<double()> clock{};  ///< the steady clock
 };
 
 /// One bar an epoch, with rate, remaining time and the run's numbers; a line with totals at the end.
 ///
-///   Epoch 1/1:  42%|████▏     | 84/200 [00:35<00:49,  2.37it/s, train_loss=0.412, train_accuracy=0.91, avg_similarity=24.3, lr=2.1e-05]
+///   Epoch 1/1:  42%|████▏     | 84/200 [00:35<00:49,  2.37it/s, train_loss=0.412, train_accuracy=0.91, avg_similarity=24.3,
+///   lr=2.1e-05]
 ///
 /// Loss, accuracy and similarity are exponential means over about the last ten steps. Where there is no terminal, it writes
 /// a line for every tenth of the epoch and moves no cursor.
@@ -82,8 +83,10 @@ namespace detail {
 [[nodiscard]] inline std::string print_duration(double seconds) {
   const auto s = static_cast<long long>(std::clamp(seconds, 0.0, 1e12));
   char text[48];
-  if (s >= 3600) std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-  else std::snprintf(text, sizeof text, "%02lld:%02lld", s / 60, s % 60);
+  if (s >= 3600)
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  else
+    std::snprintf(text, sizeof text, "%02lld:%02lld", s / 60, s % 60);
   return text;
 }
 
@@ -151,7 +154,7 @@ inline void ProgressBar::on(const FitEnd& event) {
   out() << steps_ << (steps_ == 1 ? " step, " : " steps, ") << rows_ << (rows_ == 1 ? " row in " : " rows in ")
         << detail::print_duration(seconds) << ", "
         << detail::print_number("%.1f", seconds > 0 ? static_cast<double>(rows_) / seconds : 0) << " pairs/s";
-  if (event.stopped) out() << ", stopped at step " << event.step << ": " << event.reason;
+  if (event.stopped) out() << ", stopped at step " << fit_.steps_done + steps_ << ": " << event.reason;
   out() << std::endl;
 }
 
@@ -166,8 +169,10 @@ inline void ProgressBar::begin_epoch(std::int64_t epoch, std::int64_t steps_done
 
 inline void ProgressBar::draw(double time) {
   // A shorter line than the one before must cover it: the terminal erases to the end of the line.
-  if (terminal_) out() << '\r' << line(time, width()) << "\x1b[K" << std::flush;
-  else out() << line(time, 0) << std::endl;
+  if (terminal_)
+    out() << '\r' << line(time, width()) << "\x1b[K" << std::flush;
+  else
+    out() << line(time, 0) << std::endl;
   line_open_ = terminal_;
   drawn_ = time;
 }
@@ -179,11 +184,13 @@ inline std::string ProgressBar::line(double time, int width) const {
   const double share = epoch_total_ > 0 ? static_cast<double>(done_) / static_cast<double>(epoch_total_) : 1;
   const std::string left = "Epoch " + std::to_string(epoch_ + 1) + "/" + std::to_string(fit_.epochs) + ": " +
                            print_number("%3.0f%%", std::floor(share * 100));
-  std::string right = std::to_string(done_) + "/" + std::to_string(epoch_total_) + " [" +
-                      detail::print_duration(time - epoch_began_) + "<" +
-                      (per_step > 0 ? detail::print_duration(per_step * static_cast<double>(epoch_total_ - done_)) : "?") + ", ";
-  if (per_step <= 0) right += "?it/s";
-  else right += per_step > 1 ? print_number("%5.2fs/it", per_step) : print_number("%5.2fit/s", 1 / per_step);
+  std::string right =
+      std::to_string(done_) + "/" + std::to_string(epoch_total_) + " [" + detail::print_duration(time - epoch_began_) + "<" +
+      (per_step > 0 ? detail::print_duration(per_step * static_cast<double>(epoch_total_ - done_)) : "?") + ", ";
+  if (per_step <= 0)
+    right += "?it/s";
+  else
+    right += per_step > 1 ? print_number("%5.2fs/it", per_step) : print_number("%5.2fit/s", 1 / per_step);
   std::vector<std::string> numbers;
   if (steps_ > 0)
     numbers = {print_number(", train_loss=%.3g", loss_.value()), print_number(", train_accuracy=%.3g", accuracy_.value()),

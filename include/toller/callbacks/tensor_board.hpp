@@ -56,7 +56,8 @@ inline void TensorBoard::on(const FitBegin&) {
   const double time = wall_time();
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  path_ = folder_ / detail::cat("events.out.tfevents.", static_cast<std::int64_t>(time), '.', host.data(), '.', getpid(), '.', files++);
+  path_ = folder_ /
+          detail::cat("events.out.tfevents.", static_cast<std::int64_t>(time), '.', host.data(), '.', getpid(), '.', files++);
   file_ = std::ofstream(path_, std::ios::binary | std::ios::trunc);
   write(detail::tf_version_event(time));
   file_.flush();

@@ -15,7 +15,7 @@ namespace toller {
 class Error : public std::runtime_error {
 public:
   Error(std::string_view code, const std::string& message)
-      : std::runtime_error("[" + std::string(code) + "] " + message), code_(code) {}
+      : std::runtime_error(std::string("[").append(code).append("] ").append(message)), code_(code) {}
   [[nodiscard]] const std::string& code() const noexcept { return code_; }
 
 private:

@@ -23,17 +23,20 @@ namespace toller {
 ///
 /// Shapes   qkv [T, 3 H]: queries, keys and values side by side, heads side by side in each -> [T, H].
 /// Types    computes the softmax in float32 at least; returns the type of qkv.
-[[nodiscard]] at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionPlan& plan, const Dropout& dropout);
+[[nodiscard]] at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, const AttentionPlan& plan,
+                                   const Dropout& dropout);
 
 namespace detail {
 
 /// By tensor operations, on any device and in any type.
-inline at::Tensor attention_by_blocks(const at::Tensor& qkv, std::int64_t heads, const AttentionPlan& plan, const Dropout& dropout) {
+inline at::Tensor attention_by_blocks(const at::Tensor& qkv, std::int64_t heads, const AttentionPlan& plan,
+                                      const Dropout& dropout) {
   const std::int64_t hidden = qkv.size(1) / 3, width = hidden / heads;
   std::vector<at::Tensor> outputs;
   for (const AttentionBlock& block : plan.blocks) {
     const auto n = static_cast<std::int64_t>(block.texts.size());
-    const auto parts = qkv.index_select(0, block.rows).view({n, block.length, 3, heads, width}).permute({2, 0, 3, 1, 4}).unbind(0);
+    const auto parts =
+        qkv.index_select(0, block.rows).view({n, block.length, 3, heads, width}).permute({2, 0, 3, 1, 4}).unbind(0);
     const at::Tensor &q = parts[0], &k = parts[1], &v = parts[2];
     at::Tensor context;
     if (dropout.active()) {
@@ -43,8 +46,9 @@ inline at::Tensor attention_by_blocks(const at::Tensor& qkv, std::int64_t heads,
       const at::Tensor factors = attention_dropout_mask(block.texts, heads, block.length, dropout, qkv.device());
       context = at::matmul((at::softmax(scores, -1) * factors).to(v.scalar_type()), v);
     } else {
-      const auto mask = block.bias.defined() ? std::optional(block.bias.to(q.scalar_type()).expand({n, 1, block.length, block.length}))
-                                             : std::nullopt;
+      const auto mask = block.bias.defined()
+                            ? std::optional(block.bias.to(q.scalar_type()).expand({n, 1, block.length, block.length}))
+                            : std::nullopt;
       context = at::scaled_dot_product_attention(q, k, v, mask);
     }
     outputs.push_back(context.transpose(1, 2).reshape({n * block.length, hidden}));

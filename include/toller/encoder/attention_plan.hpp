@@ -55,7 +55,8 @@ namespace detail {
 inline std::vector<std::int64_t> cut_by_length(const std::vector<std::int64_t>& sorted_lengths, double overhead = 40000) {
   std::vector<std::int64_t> ends;  // candidate cuts: after the last text of each different length
   for (std::size_t i = 0; i < sorted_lengths.size(); ++i)
-    if (i + 1 == sorted_lengths.size() || sorted_lengths[i + 1] != sorted_lengths[i]) ends.push_back(static_cast<std::int64_t>(i) + 1);
+    if (i + 1 == sorted_lengths.size() || sorted_lengths[i + 1] != sorted_lengths[i])
+      ends.push_back(static_cast<std::int64_t>(i) + 1);
   std::vector<double> best(ends.size() + 1, 0);
   std::vector<std::size_t> from(ends.size() + 1, 0);
   for (std::size_t j = 1; j <= ends.size(); ++j) {
@@ -95,7 +96,9 @@ inline AttentionPlan AttentionPlan::build(const TokenBatch& batch) {
 inline void AttentionPlan::build_blocks(at::Device device) {
   const auto& at_token = *offsets;
   std::vector<std::int64_t> order(at_token.size() - 1);
-  const auto length_of = [&](std::int64_t i) { return at_token[static_cast<std::size_t>(i) + 1] - at_token[static_cast<std::size_t>(i)]; };
+  const auto length_of = [&](std::int64_t i) {
+    return at_token[static_cast<std::size_t>(i) + 1] - at_token[static_cast<std::size_t>(i)];
+  };
   std::iota(order.begin(), order.end(), 0);
   std::erase_if(order, [&](std::int64_t i) { return length_of(i) == 0; });
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return length_of(a) < length_of(b); });

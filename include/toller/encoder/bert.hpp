@@ -2,8 +2,8 @@
 // T2. BERT: token ids to token embeddings, without a padded token.
 #pragma once
 
-#include <ATen/autocast_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
@@ -39,7 +39,8 @@ namespace toller {
 /// Types    weights float32 (float64 after `to_type`); under autocast dense layers and attention run in its type, layer norms,
 ///          softmax and the residual stream in float32.
 /// Masks    tokens with `attended` false see the attended ones of their text and are seen by none.
-/// Errors   reading: see PretrainedFolder and BertConfig. forward: DataError R438, an id, type or position that the tables lack;
+/// Errors   reading: see PretrainedFolder and BertConfig. forward: DataError R438, an id, type or position that the tables
+/// lack;
 ///          ConfigError R439, a text longer than `max_positions`.
 /// Source   Devlin et al. 2018, https://arxiv.org/abs/1810.04805; names as in Hugging Face's BertModel.
 class Bert {
@@ -71,9 +72,13 @@ public:
   void resize_vocabulary(std::int64_t rows, std::uint64_t seed);
 
   /// Moves the weights; handles and copies follow.
-  void to(at::Device device) { convert([&](const at::Tensor& t) { return t.to(device); }); }
+  void to(at::Device device) {
+    convert([&](const at::Tensor& t) { return t.to(device); });
+  }
   /// Converts the weights to a type; float64 is for tests.
-  void to_type(at::ScalarType type) { convert([&](const at::Tensor& t) { return t.to(type); }); }
+  void to_type(at::ScalarType type) {
+    convert([&](const at::Tensor& t) { return t.to(type); });
+  }
 
 private:
   struct Dense {
@@ -216,7 +221,8 @@ inline void Bert::check(const TokenBatch& batch) const {
   if (!batch.all_attended) expect_shape("attended", batch.attended, {tokens});
   for (std::int64_t i = 0; i < batch.texts(); ++i)
     if (batch.length(i) > c.positions)
-      throw ConfigError("R439", detail::cat("text ", i, ": ", batch.length(i), " tokens, the encoder takes at most ", c.positions));
+      throw ConfigError("R439",
+                        detail::cat("text ", i, ": ", batch.length(i), " tokens, the encoder takes at most ", c.positions));
   if (batch.dropout_key && static_cast<std::int64_t>(batch.text_index.size()) != batch.texts())
     throw ShapeError("R301", detail::cat("text_index: expected ", batch.texts(), " numbers, got ", batch.text_index.size()));
   if (tokens == 0) return;

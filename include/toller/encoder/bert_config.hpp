@@ -56,7 +56,8 @@ void read_field(const nlohmann::json& json, const std::string& where, const char
   }
   const bool fits = std::is_integral_v<T> ? json[key].is_number_integer() : json[key].is_number();
   if (!fits)
-    throw ConfigError("R432", cat(where, ": field \"", key, "\" is not ", std::is_integral_v<T> ? "a whole number" : "a number"));
+    throw ConfigError("R432",
+                      cat(where, ": field \"", key, "\" is not ", std::is_integral_v<T> ? "a whole number" : "a number"));
   value = json[key].get<T>();
 }
 
@@ -97,7 +98,8 @@ inline BertConfig BertConfig::parse(const std::string& text, const std::string& 
   if (c.hidden % c.heads != 0)
     throw ConfigError("R434", detail::cat(where, ": num_attention_heads ", c.heads, " does not divide hidden_size ", c.hidden));
   const auto probability = [&](const char* key, double value) {
-    if (!(value >= 0 && value < 1)) throw ConfigError("R434", detail::cat(where, ": ", key, " is ", value, ", expected 0 <= p < 1"));
+    if (!(value >= 0 && value < 1))
+      throw ConfigError("R434", detail::cat(where, ": ", key, " is ", value, ", expected 0 <= p < 1"));
   };
   probability("hidden_dropout_prob", c.hidden_dropout);
   probability("attention_probs_dropout_prob", c.attention_dropout);
@@ -105,13 +107,17 @@ inline BertConfig BertConfig::parse(const std::string& text, const std::string& 
   const std::string act = c.source.value("hidden_act", nlohmann::json("gelu")).is_string()
                               ? c.source.value("hidden_act", std::string("gelu"))
                               : std::string("not a string");
-  if (act == "gelu") c.activation = Activation::gelu;
-  else if (act == "gelu_new" || act == "gelu_pytorch_tanh" || act == "gelu_tanh") c.activation = Activation::gelu_tanh;
-  else if (act == "relu") c.activation = Activation::relu;
-  else throw ConfigError("R435", where + ": hidden_act is \"" + act + "\", supported: gelu, gelu_new, gelu_pytorch_tanh, relu");
+  if (act == "gelu")
+    c.activation = Activation::gelu;
+  else if (act == "gelu_new" || act == "gelu_pytorch_tanh" || act == "gelu_tanh")
+    c.activation = Activation::gelu_tanh;
+  else if (act == "relu")
+    c.activation = Activation::relu;
+  else
+    throw ConfigError("R435", where + ": hidden_act is \"" + act + "\", supported: gelu, gelu_new, gelu_pytorch_tanh, relu");
   if (c.source.contains("position_embedding_type") && c.source["position_embedding_type"] != "absolute")
-    throw ConfigError("R435", where + ": position_embedding_type is " + c.source["position_embedding_type"].dump() +
-                                  ", supported: absolute");
+    throw ConfigError(
+        "R435", where + ": position_embedding_type is " + c.source["position_embedding_type"].dump() + ", supported: absolute");
   return c;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -10,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -50,8 +52,8 @@ struct Dropout {
 /// Factors 0 or 1 / (1 - p) of the attention probabilities of texts, by tensor operations of any device.
 ///
 /// Shapes   texts: numbers of n texts -> [n, heads, length, length] float32: a function of text, head, query and key position.
-[[nodiscard]] at::Tensor attention_dropout_mask(const std::vector<std::int64_t>& texts, std::int64_t heads,
-                                                std::int64_t length, const Dropout& dropout, at::Device device);
+[[nodiscard]] at::Tensor attention_dropout_mask(const std::vector<std::int64_t>& texts, std::int64_t heads, std::int64_t length,
+                                                const Dropout& dropout, at::Device device);
 
 namespace detail {
 
@@ -119,16 +121,18 @@ inline void run_dropout(const at::Tensor& x, const at::Tensor& residual, const a
       const std::int64_t at = t * features;
       if (from_bf16) kernels().widen(halves(x, at), row.data(), features, 1.F);
       kernels().dropout_row_add(from_bf16 ? row.data() : floats(x, at), add == nullptr ? nullptr : add + at,
-                                to_bf16 ? row.data() : floats(out, at), features, rows[static_cast<std::size_t>(t)], dropout.rate);
+                                to_bf16 ? row.data() : floats(out, at), features, rows[static_cast<std::size_t>(t)],
+                                dropout.rate);
       if (to_bf16) kernels().narrow(row.data(), halves(out, at), features, 1.F);
     }
   });
 }
 
 struct DropoutAdd : torch::autograd::Function<DropoutAdd> {
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const std::optional<at::Tensor>& add,
                             const c10::intrusive_ptr<DropoutKeys>& keys) {
     const at::AutoDispatchBelowADInplaceOrView below;
+    const at::Tensor residual = add.value_or(at::Tensor());
     ctx->saved_data["keys"] = c10::IValue::make_capsule(keys);
     ctx->saved_data["residual"] = residual.defined();
     ctx->saved_data["type"] = static_cast<std::int64_t>(x.scalar_type());
@@ -142,7 +146,8 @@ struct DropoutAdd : torch::autograd::Function<DropoutAdd> {
     const at::AutoDispatchBelowADInplaceOrView below;
     const auto keys = c10::static_intrusive_pointer_cast<DropoutKeys>(ctx->saved_data["keys"].toCapsule());
     const at::Tensor grad = grads[0].contiguous();
-    const at::Tensor dx = at::empty(grad.sizes(), grad.options().dtype(static_cast<at::ScalarType>(ctx->saved_data["type"].toInt())));
+    const at::Tensor dx =
+        at::empty(grad.sizes(), grad.options().dtype(static_cast<at::ScalarType>(ctx->saved_data["type"].toInt())));
     run_dropout(grad, {}, dx, keys->dropout);
     return {dx, ctx->saved_data["residual"].toBool() ? grads[0] : at::Tensor(), at::Tensor()};
   }
@@ -152,9 +157,12 @@ struct DropoutAdd : torch::autograd::Function<DropoutAdd> {
 
 inline at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, const Dropout& dropout) {
   if (!dropout.active()) return residual.defined() ? residual + x : x;
-  const auto fast = [](const at::Tensor& t) { return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16); };
+  const auto fast = [](const at::Tensor& t) {
+    return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16);
+  };
   if (fast(x) && (!residual.defined() || residual.scalar_type() == at::kFloat))
-    return detail::DropoutAdd::apply(x, residual, c10::make_intrusive<detail::DropoutKeys>(dropout));
+    return detail::DropoutAdd::apply(x, residual.defined() ? std::optional(residual) : std::nullopt,
+                                     c10::make_intrusive<detail::DropoutKeys>(dropout));
   const at::Tensor dropped = x * detail::hidden_dropout_mask(x.size(1), dropout, x.device()).to(x.scalar_type());
   return residual.defined() ? residual + dropped : dropped;
 }

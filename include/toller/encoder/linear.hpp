@@ -2,6 +2,7 @@
 // T2. The one place where dense layers are computed, with its own backward and its own choice of kernel.
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
@@ -9,7 +10,6 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/threshold_backward.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -36,10 +36,14 @@ namespace toller {
 /// f(x) elementwise, differentiable.
 [[nodiscard]] inline at::Tensor activate(const at::Tensor& x, Activation activation) {
   switch (activation) {
-    case Activation::gelu: return at::gelu(x);
-    case Activation::gelu_tanh: return at::gelu(x, "tanh");
-    case Activation::relu: return at::relu(x);
-    case Activation::none: break;
+    case Activation::gelu:
+      return at::gelu(x);
+    case Activation::gelu_tanh:
+      return at::gelu(x, "tanh");
+    case Activation::relu:
+      return at::relu(x);
+    case Activation::none:
+      break;
   }
   return x;
 }
@@ -48,10 +52,14 @@ namespace detail {
 
 inline at::Tensor activation_backward(const at::Tensor& grad, const at::Tensor& before, Activation activation) {
   switch (activation) {
-    case Activation::gelu: return at::gelu_backward(grad, before);
-    case Activation::gelu_tanh: return at::gelu_backward(grad, before, "tanh");
-    case Activation::relu: return at::threshold_backward(grad, before, 0);
-    case Activation::none: break;
+    case Activation::gelu:
+      return at::gelu_backward(grad, before);
+    case Activation::gelu_tanh:
+      return at::gelu_backward(grad, before, "tanh");
+    case Activation::relu:
+      return at::threshold_backward(grad, before, 0);
+    case Activation::none:
+      break;
   }
   return grad;
 }
@@ -60,19 +68,18 @@ inline at::Tensor activation_backward(const at::Tensor& grad, const at::Tensor& 
 inline at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
                                c10::List<std::optional<at::Scalar>>, std::optional<std::string_view>);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Signature>();
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Signature>();
   return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
 }
 
 inline at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return linear_kernels(x.scalar_type()).forward == LinearKernel::onednn ? onednn_linear(x, weight, bias)
-                                                                           : at::linear(x, weight, bias);
+                                                                         : at::linear(x, weight, bias);
 }
 
 inline at::Tensor linear_grad_input(const at::Tensor& grad, const at::Tensor& weight) {
   return linear_kernels(grad.scalar_type()).input == LinearKernel::onednn ? onednn_linear(grad, weight.t(), std::nullopt)
-                                                                            : at::mm(grad, weight);
+                                                                          : at::mm(grad, weight);
 }
 
 inline at::Tensor linear_grad_weight(const at::Tensor& grad, const at::Tensor& x) {
@@ -82,15 +89,21 @@ inline at::Tensor linear_grad_weight(const at::Tensor& grad, const at::Tensor& x
   return result;
 }
 
+/// The type in which the products of a dense layer on `type` are computed.
+inline at::ScalarType product_type(at::ScalarType type) {
+  return linear_kernels(type).forward == LinearKernel::widened ? at::kFloat : type;
+}
+
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, std::int64_t activation) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const at::Tensor cast_weight = weight.to(x.scalar_type());
-    const at::Tensor before = linear_forward(x, cast_weight, bias.to(x.scalar_type()));
+    const at::ScalarType type = x.scalar_type(), products = product_type(type);
+    const at::Tensor cast_weight = weight.to(products);
+    const at::Tensor before = linear_forward(x.to(products), cast_weight, bias.to(products)).to(type);
+    const auto act = static_cast<Activation>(activation);
     ctx->saved_data["activation"] = activation;
     ctx->saved_data["weight_type"] = static_cast<std::int64_t>(weight.scalar_type());
-    const auto act = static_cast<Activation>(activation);
     ctx->save_for_backward({x, cast_weight, act == Activation::none ? at::Tensor() : before});
     return activate(before, act);
   }
@@ -102,9 +115,11 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto act = static_cast<Activation>(ctx->saved_data["activation"].toInt());
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["weight_type"].toInt());
     const at::Tensor grad = activation_backward(grads[0].contiguous(), saved[2], act);
+    const at::ScalarType products = saved[1].scalar_type();
+    const at::Tensor cast_grad = grad.to(products);
     at::Tensor dx, dweight, dbias;
-    if (ctx->needs_input_grad(0)) dx = linear_grad_input(grad, saved[1]);
-    if (ctx->needs_input_grad(1)) dweight = linear_grad_weight(grad, saved[0]).to(type);
+    if (ctx->needs_input_grad(0)) dx = linear_grad_input(cast_grad, saved[1]).to(grad.scalar_type());
+    if (ctx->needs_input_grad(1)) dweight = linear_grad_weight(cast_grad, saved[0].to(products)).to(type);
     if (ctx->needs_input_grad(2)) dbias = grad.sum(0, false, type);
     return {dx, dweight, dbias, at::Tensor()};
   }

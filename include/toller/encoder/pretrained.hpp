@@ -22,7 +22,8 @@ namespace toller {
 
 /// An encoder's folder, open for reading.
 ///
-/// Errors   FileError R431: no config.json, no weights, or only pickled ones. R436: a tensor is missing. R437: its shape is wrong.
+/// Errors   FileError R431: no config.json, no weights, or only pickled ones. R436: a tensor is missing. R437: its shape is
+/// wrong.
 class PretrainedFolder {
 public:
   /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists. Names lose `prefix` (`bert.`).
@@ -71,8 +72,8 @@ public:
   [[nodiscard]] at::Tensor read(const std::string& name, const std::vector<std::int64_t>& shape) const {
     at::Tensor value = read(name);
     if (value.sizes() != at::IntArrayRef(shape))
-      throw FileError("R437", detail::cat(dir_.string(), ": tensor \"", name, "\": expected ", detail::print_shape(shape), ", got ",
-                                          detail::print_shape(value.sizes())));
+      throw FileError("R437", detail::cat(dir_.string(), ": tensor \"", name, "\": expected ", detail::print_shape(shape),
+                                          ", got ", detail::print_shape(value.sizes())));
     return value;
   }
 

@@ -101,9 +101,9 @@ template <Similarity S>
 Ranking search(const S& similarity, const typename S::input_type& queries, const typename S::input_type& documents,
                std::int64_t k, const SearchOptions& options) {
   if (k < 1 || options.query_block < 1 || options.document_block < 1 || documents.size() > detail::last_document)
-    throw ConfigError("R269", detail::cat("search: expected k and blocks of at least 1 and fewer than 2^31 documents, got k ", k,
-                                          ", blocks ", options.query_block, " and ", options.document_block, ", ",
-                                          documents.size(), " documents"));
+    throw ConfigError(
+        "R269", detail::cat("search: expected k and blocks of at least 1 and fewer than 2^31 documents, got k ", k, ", blocks ",
+                            options.query_block, " and ", options.document_block, ", ", documents.size(), " documents"));
   const c10::AutoGradMode no_grad(false);
   std::vector<at::Tensor> found;
   for (std::int64_t q = 0; q < queries.size(); q += options.query_block) {
@@ -113,8 +113,8 @@ Ranking search(const S& similarity, const typename S::input_type& queries, const
       const auto some_documents = documents.slice(d, std::min(documents.size(), d + options.document_block));
       const at::Tensor scores = similarity.scores(some_queries, some_documents);
       if (scores.isnan().any().template item<bool>())
-        throw NumericError("R270", detail::cat("search: a score of queries ", q, " .. ", q + some_queries.size(), " with documents ",
-                                               d, " .. ", d + some_documents.size(), " is not a number"));
+        throw NumericError("R270", detail::cat("search: a score of queries ", q, " .. ", q + some_queries.size(),
+                                               " with documents ", d, " .. ", d + some_documents.size(), " is not a number"));
       best = at::cat({best, detail::ranking_keys(scores, d)}, 1);
       best = std::get<0>(best.topk(std::min(k, best.size(1)), 1));
     }

@@ -51,7 +51,8 @@ inline void write_json(const std::filesystem::path& path, const OrderedJson& jso
   const FolderSettings& settings = model.settings;
   OrderedJson json = OrderedJson::object();
   if (model.kind != FolderKind::pylate) json["model_type"] = "SentenceTransformer";  // PyLate leaves it out
-  json["__version__"] = {{"sentence_transformers", "5.3.0"}, {"transformers", "5.3.0"}, {"pytorch", "2.11.0"}, {"toller", TOLLER_VERSION}};
+  json["__version__"] = {
+      {"sentence_transformers", "5.3.0"}, {"transformers", "5.3.0"}, {"pytorch", "2.11.0"}, {"toller", TOLLER_VERSION}};
   OrderedJson prompts = {{"query", ""}, {"document", ""}};
   for (const auto& [name, text] : settings.prompts) prompts[name] = text;
   json["prompts"] = prompts;
@@ -88,8 +89,10 @@ inline void write_json(const std::filesystem::path& path, const OrderedJson& jso
   if (module.type == "Dense") copy({"in_features", "out_features", "bias", "activation_function"});
   if (module.type != "Dense") return json;
   const bool residual = module.config.value("use_residual", false);
-  if (kind == FolderKind::pylate) json["use_residual"] = residual;
-  else if (residual) throw FileError("R808", "cannot save: the Dense of Sentence Transformers has no residual");
+  if (kind == FolderKind::pylate)
+    json["use_residual"] = residual;
+  else if (residual)
+    throw FileError("R808", "cannot save: the Dense of Sentence Transformers has no residual");
   return json;
 }
 
@@ -126,7 +129,8 @@ inline void write_modules(const std::filesystem::path& dir, const WriteModel& mo
   for (const auto& marker : {model.settings.query_prefix, model.settings.document_prefix}) {
     if (!marker || marker->empty()) continue;
     const auto added = tokenizer.value("added_tokens", nlohmann::json::array());
-    const bool is_added = std::any_of(added.begin(), added.end(), [&](const auto& t) { return t.value("content", "") == *marker; });
+    const bool is_added =
+        std::any_of(added.begin(), added.end(), [&](const auto& t) { return t.value("content", "") == *marker; });
     const auto known = tokenizer.value("model", nlohmann::json::object()).value("vocab", nlohmann::json::object());
     if (!is_added && !known.contains(*marker))
       throw FileError("R807", cat("cannot save: the tokenizer has no token ", in_quotes(*marker), ", the marker of the model"));
@@ -136,15 +140,31 @@ inline void write_modules(const std::filesystem::path& dir, const WriteModel& mo
 
 /// Whether an entry of an old folder is a part of a model, and goes when a new one takes its place.
 [[nodiscard]] inline bool is_model_entry(const std::string& name) {
-  static const std::set<std::string> files{
-      "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "tokenizer.json",
-      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt",
-      "sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "modules.json", "config_sentence_transformers.json",
-      "artifact.metadata", "README.md"};
-  const bool settings = name.rfind("sentence_", 0) == 0 && name.size() > 12 && name.compare(name.size() - 12, 12, "_config.json") == 0;
-  const bool shard = name.rfind("model-", 0) == 0 && name.size() > 12 && name.compare(name.size() - 12, 12, ".safetensors") == 0;
+  static const std::set<std::string> files{"config.json",
+                                           "model.safetensors",
+                                           "model.safetensors.index.json",
+                                           "pytorch_model.bin",
+                                           "tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.txt",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "sentencepiece.bpe.model",
+                                           "spiece.model",
+                                           "tokenizer.model",
+                                           "modules.json",
+                                           "config_sentence_transformers.json",
+                                           "artifact.metadata",
+                                           "README.md"};
+  const bool settings =
+      name.rfind("sentence_", 0) == 0 && name.size() > 12 && name.compare(name.size() - 12, 12, "_config.json") == 0;
+  const bool shard =
+      name.rfind("model-", 0) == 0 && name.size() > 12 && name.compare(name.size() - 12, 12, ".safetensors") == 0;
   const std::size_t digits = name.find_first_not_of("0123456789");
-  const bool module = digits > 0 && digits + 1 < name.size() && name[digits] == '_' && name[digits + 1] >= 'A' && name[digits + 1] <= 'Z';
+  const bool module =
+      digits > 0 && digits + 1 < name.size() && name[digits] == '_' && name[digits + 1] >= 'A' && name[digits + 1] <= 'Z';
   return files.count(name) > 0 || settings || shard || module;
 }
 

@@ -74,8 +74,9 @@ struct Contrastive {
     if (!(temperature > 0) || temperature == std::numeric_limits<double>::infinity())
       throw ConfigError("R330", detail::cat(name, ": temperature must be above 0, got ", temperature));
     if (partition == Partition::per_direction && (query_to_query || document_to_document))
-      throw ConfigError("R331", detail::cat(name, ": Partition::per_direction needs the positive in every direction, so it goes ",
-                                            "with document_to_query only; use Partition::joint"));
+      throw ConfigError("R331",
+                        detail::cat(name, ": Partition::per_direction needs the positive in every direction, so it goes ",
+                                    "with document_to_query only; use Partition::joint"));
   }
 
   [[nodiscard]] LossValue operator()(const input_type& queries, const input_type& documents, const Relevance& target) const {
@@ -84,28 +85,23 @@ struct Contrastive {
     const std::int64_t rows = queries.size();
     expect_target(rows, documents.size(), target);
     const at::Tensor positive = target.positive.unsqueeze(1);
-    at::Tensor scores = similarity.scores(queries, documents);
+    const at::Tensor scores = similarity.scores(queries, documents);
     const at::Tensor similarity_sum = scores.detach().gather(1, positive).sum();
     const Masks masks = make_masks(rows, target);
 
-    std::vector<at::Tensor> directions{logits(scores, masks.document)};
-    const at::Tensor& to_documents = directions.front();
+    const at::Tensor to_documents = logits(scores, masks.document);
+    std::vector<at::Tensor> directions{to_documents};
     if (query_to_query) directions.push_back(logits(similarity.scores(queries, queries), masks.other_query));
     if (document_to_query || document_to_document) {
       const input_type positives = detail::select_texts(documents, target.positive);
       if (document_to_query) directions.push_back(logits(similarity.scores(queries, positives).t(), masks.query));
       if (document_to_document) directions.push_back(logits(similarity.scores(documents, positives).t(), masks.other_document));
     }
-    const at::Tensor correct = rows == 0 ? similarity_sum.new_zeros({})
-                                         : to_documents.detach().argmax(1).eq(target.positive).sum().to(similarity_sum.scalar_type());
-    at::Tensor log_z;
-    if (partition == Partition::joint) log_z = at::logsumexp(directions.size() == 1 ? to_documents : at::cat(directions, 1), 1);
-    else {
-      log_z = at::logsumexp(to_documents, 1);
-      for (std::size_t i = 1; i < directions.size(); ++i) log_z = log_z.add(at::logsumexp(directions[i], 1));
-      log_z = log_z.div(static_cast<double>(directions.size()));
-    }
-    return {log_z.sub(to_documents.gather(1, positive).squeeze(1)).sum(), rows, correct, similarity_sum};
+    const at::Tensor correct = rows == 0
+                                   ? similarity_sum.new_zeros({})
+                                   : to_documents.detach().argmax(1).eq(target.positive).sum().to(similarity_sum.scalar_type());
+    const at::Tensor loss = log_normaliser(directions).sub(to_documents.gather(1, positive).squeeze(1));
+    return {loss.sum(), rows, correct, similarity_sum};
   }
 
 private:
@@ -119,8 +115,14 @@ private:
     return left_out.defined() ? scaled.masked_fill(left_out, -std::numeric_limits<double>::infinity()) : scaled;
   }
 
+  [[nodiscard]] at::Tensor log_normaliser(const std::vector<at::Tensor>& directions) const {
+    if (partition == Partition::joint) return at::logsumexp(at::cat(directions, 1), 1);
+    at::Tensor sum = at::logsumexp(directions.front(), 1);
+    for (std::size_t i = 1; i < directions.size(); ++i) sum = sum.add(at::logsumexp(directions[i], 1));
+    return sum.div(static_cast<double>(directions.size()));
+  }
+
   [[nodiscard]] Masks make_masks(std::int64_t rows, const Relevance& target) const {
-    const auto own_query = [&](const at::Tensor& of_query) { return of_query.index_select(0, target.owner); };
     const at::Tensor row = at::arange(rows, target.owner.options()), column = row.unsqueeze(1);
     Masks masks;
     masks.other_query = column.eq(row);
@@ -130,7 +132,7 @@ private:
     const at::Tensor is_positive = own.any(0);
     const at::Tensor positive_hash = target.document_hash.index_select(0, target.positive);
     const at::Tensor same_document = positive_hash.unsqueeze(1).eq(target.document_hash);
-    const at::Tensor of_same_query = target.query_hash.unsqueeze(1).eq(own_query(target.query_hash));
+    const at::Tensor of_same_query = target.query_hash.unsqueeze(1).eq(target.query_hash.index_select(0, target.owner));
     const at::Tensor same_row =
         target.query_hash.unsqueeze(1).eq(target.query_hash).logical_or_(positive_hash.unsqueeze(1).eq(positive_hash));
     masks.document = same_document.logical_or(of_same_query.logical_and(is_positive)).logical_and_(own.logical_not());

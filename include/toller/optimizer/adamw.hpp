@@ -144,7 +144,8 @@ inline void AdamW::load_state(const Parameters& state) {
   for (const Group& group : groups_)
     for (const Slot& slot : group.slots)
       if (slot.step.defined() != slot.exp_avg.defined() || slot.step.defined() != slot.exp_avg_sq.defined())
-        throw ConfigError("R147", detail::cat("optimizer state: ", slot.parameter.name, " lacks its step, exp_avg or exp_avg_sq"));
+        throw ConfigError("R147",
+                          detail::cat("optimizer state: ", slot.parameter.name, " lacks its step, exp_avg or exp_avg_sq"));
 }
 
 }  // namespace toller

@@ -26,8 +26,7 @@ struct ParameterGroup {
 ///          a part that is `norm` or ends in `_norm`.
 [[nodiscard]] inline bool is_decayed(std::string_view parameter) {
   std::string name(parameter);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (const std::string_view word : {"bias", "layernorm", "rmsnorm"})
     if (name.find(word) != std::string::npos) return false;
   for (auto at = name.find("norm"); at != std::string::npos; at = name.find("norm", at + 1)) {

@@ -74,11 +74,16 @@ inline constexpr ActivationName activation_names[] = {{DenseActivation::identity
 
 [[nodiscard]] inline at::Tensor apply_activation(const at::Tensor& x, DenseActivation activation) {
   switch (activation) {
-    case DenseActivation::relu: return x.relu();
-    case DenseActivation::gelu: return at::gelu(x);
-    case DenseActivation::tanh: return x.tanh();
-    case DenseActivation::sigmoid: return x.sigmoid();
-    case DenseActivation::identity: break;
+    case DenseActivation::relu:
+      return x.relu();
+    case DenseActivation::gelu:
+      return at::gelu(x);
+    case DenseActivation::tanh:
+      return x.tanh();
+    case DenseActivation::sigmoid:
+      return x.sigmoid();
+    case DenseActivation::identity:
+      break;
   }
   return x;
 }
@@ -89,7 +94,8 @@ template <class T>
   try {
     return module.config.at(key).get<T>();
   } catch (const nlohmann::json::exception&) {
-    throw ConfigError("R323", cat("the folder's ", module.type, " module: setting \"", key, "\" is missing or of another type"));
+    throw ConfigError("R323",
+                      cat("the folder's ", module.type, " module: setting \"", key, "\" is missing or of another type"));
   }
 }
 

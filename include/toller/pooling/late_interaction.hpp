@@ -47,8 +47,8 @@ private:
 /// Shapes   [T, H] -> MultiVector [T', D].
 /// Types    vectors in float32; the projection follows autocast.
 /// Masks    tokens with `scored` false are dropped before the projection.
-/// Errors   ConfigError R803 (no head), R320 (a pooling to one vector), R321, R322 (contradiction), R323, R324; ShapeError R301.
-/// Source   Khattab and Zaharia 2020, "ColBERT".
+/// Errors   ConfigError R803 (no head), R320 (a pooling to one vector), R321, R322 (contradiction), R323, R324; ShapeError
+/// R301. Source   Khattab and Zaharia 2020, "ColBERT".
 struct LateInteraction {
   static constexpr std::string_view name = "LateInteraction";
   using output_type = MultiVector;
@@ -88,18 +88,22 @@ inline BoundLateInteraction LateInteraction::bind(std::int64_t hidden, const Fol
     if (module.type != "Pooling" && module.type != "Normalize") dense.push_back(module);
   }
   if (dense.empty())
-    throw ConfigError("R803", "the folder has no Dense module, so no LateInteraction head: pass .fresh_head = true to start one");
+    throw ConfigError("R803",
+                      "the folder has no Dense module, so no LateInteraction head: pass .fresh_head = true to start one");
   if (one_vector)
-    throw ConfigError("R320", "the folder pools each text to one vector, LateInteraction keeps one for each token: "
-                              "pass .fresh_head = true to start a new head");
+    throw ConfigError("R320",
+                      "the folder pools each text to one vector, LateInteraction keeps one for each token: "
+                      "pass .fresh_head = true to start a new head");
   DenseStack head(hidden, dense);
   if (!layers.empty()) {
     std::vector<DenseLayer> saved = head.specs();
-    const bool same = saved.size() == layers.size() && std::equal(saved.begin(), saved.end(), layers.begin(), same_spec<DenseLayer>);
+    const bool same =
+        saved.size() == layers.size() && std::equal(saved.begin(), saved.end(), layers.begin(), same_spec<DenseLayer>);
     if (!same) throw ConfigError("R322", "LateInteraction: the layers asked for are not those of the folder; leave them empty");
   }
   if (dim && *dim != head.output_size())
-    throw ConfigError("R322", detail::cat("LateInteraction: dim is ", *dim, " but the folder's head gives ", head.output_size()));
+    throw ConfigError("R322",
+                      detail::cat("LateInteraction: dim is ", *dim, " but the folder's head gives ", head.output_size()));
   if (bias && *bias != head.specs().back().bias)
     throw ConfigError("R322", detail::cat("LateInteraction: bias is ", *bias ? "true" : "false", ", in the folder it is not"));
   return {std::move(head), normalize.value_or(true)};

@@ -36,7 +36,7 @@ struct TokenRuns {
   [[nodiscard]] at::Tensor pick(std::vector<std::int64_t> rows) const;
 };
 
-/// A way to reduce: `reduce(runs) -> [N, H]`, and the key that Sentence Transformers writes for it.
+/// A way to reduce: `reduce(runs) -> [N, H]`, and the key that a folder's Pooling module has for it, `pooling_mode_...`.
 template <class R>
 concept Reduction = requires(const TokenRuns& runs) {
   { R::name } -> std::convertible_to<std::string_view>;

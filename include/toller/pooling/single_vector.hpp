@@ -82,14 +82,15 @@ using LastTokenPooling = SingleVector<ReduceLastToken>;
 
 namespace detail {
 
-inline constexpr std::string_view pooling_keys[] = {ReduceCls::key,  ReduceMean::key,         ReduceMax::key,
-                                                    ReduceMeanSqrtLength::key, ReduceWeightedMean::key, ReduceLastToken::key};
+inline constexpr std::string_view pooling_keys[] = {
+    ReduceCls::key, ReduceMean::key, ReduceMax::key, ReduceMeanSqrtLength::key, ReduceWeightedMean::key, ReduceLastToken::key};
 
 /// Throws unless the folder's Pooling module is of this way alone.
 inline void expect_pooling(const FolderModule& module, std::string_view wanted, std::string_view name) {
   std::string on;
   for (const auto& [key, value] : module.config.items())
-    if (key.starts_with("pooling_mode_") && value == true) on += (on.empty() ? "" : " and ") + key.substr(13);
+    if (key.starts_with("pooling_mode_") && value.is_boolean() && value.get<bool>())
+      on += (on.empty() ? "" : " and ") + key.substr(13);
   if (on != wanted.substr(13))
     throw ConfigError("R320", cat("the folder pools by ", on.empty() ? "nothing" : on, ", ", name, " by ", wanted.substr(13)));
 }
@@ -112,10 +113,11 @@ BoundSingleVector<Reduce> SingleVector<Reduce>::bind(std::int64_t hidden, const 
   if (modules.empty() || modules.front().type != "Pooling") {
     const bool none = std::none_of(modules.begin(), modules.end(), [](const auto& m) { return m.type == "Pooling"; });
     if (none && !modules.empty())
-      throw ConfigError("R320", detail::cat("the folder has no Pooling module but ", modules.front().type, ", as a ColBERT has; ",
-                                            name, " gives one vector a text: pass .fresh_head = true to start it"));
-    throw ConfigError("R803", detail::cat("the folder has no Pooling module, so no ", name,
-                                          ": pass .fresh_head = true to start one"));
+      throw ConfigError("R320",
+                        detail::cat("the folder has no Pooling module but ", modules.front().type, ", as a ColBERT has; ", name,
+                                    " gives one vector a text: pass .fresh_head = true to start it"));
+    throw ConfigError("R803",
+                      detail::cat("the folder has no Pooling module, so no ", name, ": pass .fresh_head = true to start one"));
   }
   detail::expect_pooling(modules.front(), Reduce::key, name);
   const bool normalized = modules.back().type == "Normalize";

@@ -11,7 +11,7 @@ struct Fp32 {
   static constexpr std::string_view name = "Fp32";
   /// Changes nothing; autocast that the caller switched on stays on.
   struct Guard {
-    Guard() {}   // not trivial, so that a held guard is no unused variable
+    Guard() {}  // not trivial, so that a held guard is no unused variable
     ~Guard() {}
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;

@@ -14,7 +14,8 @@ inline void expect_same_width(std::string_view name, const at::Tensor& queries, 
   if (queries.size(1) != documents.size(1))
     throw ShapeError("R310", cat(name, ": queries have size ", queries.size(1), ", documents ", documents.size(1)));
   if (queries.device() != documents.device())
-    throw ShapeError("R310", cat(name, ": queries are on ", queries.device().str(), ", documents on ", documents.device().str()));
+    throw ShapeError("R310",
+                     cat(name, ": queries are on ", queries.device().str(), ", documents on ", documents.device().str()));
 }
 
 }  // namespace toller::detail

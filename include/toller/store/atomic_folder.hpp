@@ -94,8 +94,8 @@ private:
       if (::rename((part_ / name).c_str(), (target_ / name).c_str()) != 0) {
         const int error = errno;
         const auto left = std::exchange(part_, {});  // never remove what could not be moved
-        throw FileError("R421", detail::cat("wrote ", target_.string(), ", but could not move ", name.string(), " of the old folder back from ",
-                                            left.string(), ": ", std::strerror(error)));
+        throw FileError("R421", detail::cat("wrote ", target_.string(), ", but could not move ", name.string(),
+                                            " of the old folder back from ", left.string(), ": ", std::strerror(error)));
       }
   }
 

@@ -33,11 +33,16 @@ namespace detail {
 
 template <class T>
 constexpr std::string_view json_kind() {
-  if constexpr (std::is_same_v<T, bool>) return "true or false";
-  else if constexpr (std::is_integral_v<T>) return "a whole number";
-  else if constexpr (std::is_arithmetic_v<T>) return "a number";
-  else if constexpr (std::is_same_v<T, std::string>) return "a string";
-  else return "a list or an object of another kind";
+  if constexpr (std::is_same_v<T, bool>)
+    return "true or false";
+  else if constexpr (std::is_integral_v<T>)
+    return "a whole number";
+  else if constexpr (std::is_arithmetic_v<T>)
+    return "a number";
+  else if constexpr (std::is_same_v<T, std::string>)
+    return "a string";
+  else
+    return "a list or an object of another kind";
 }
 
 }  // namespace detail
@@ -67,9 +72,12 @@ template <class T>
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return std::nullopt;
   bool fits = true;
-  if constexpr (std::is_same_v<T, bool>) fits = found->is_boolean();
-  else if constexpr (std::is_integral_v<T>) fits = found->is_number_integer();
-  else if constexpr (std::is_arithmetic_v<T>) fits = found->is_number();
+  if constexpr (std::is_same_v<T, bool>)
+    fits = found->is_boolean();
+  else if constexpr (std::is_integral_v<T>)
+    fits = found->is_number_integer();
+  else if constexpr (std::is_arithmetic_v<T>)
+    fits = found->is_number();
   try {
     if (fits) return found->template get<T>();
   } catch (const nlohmann::json::exception&) {

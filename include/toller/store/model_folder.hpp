@@ -14,7 +14,8 @@ namespace toller {
 /// One module behind the encoder, in the order of `modules.json`.
 ///
 /// `type` is the last word of the Python type: `Pooling`, `Dense`, `Normalize`, `LayerNorm`, ...; `config` is its `config.json`
-/// in the spelling of Sentence Transformers 5 (`pooling_mode_mean_tokens`, `in_features`, ...), whatever spelling the folder had.
+/// in the spelling of Sentence Transformers 5 (`pooling_mode_mean_tokens`, `in_features`, ...), whatever spelling the folder
+/// had.
 struct FolderModule {
   std::string type{};
   nlohmann::json config = nlohmann::json::object();

@@ -58,16 +58,16 @@ public:
     const auto options = at::TensorOptions(found.type);
     if (found.begin == found.end) return at::empty(found.shape, options);
     char* bytes = mapping_->data() + data_offset_ + found.begin;
-    if (found.type == at::ScalarType::Bool && std::any_of(bytes, bytes + (found.end - found.begin), [](char c) {
-          return c != 0 && c != 1;
-        }))
+    if (found.type == at::ScalarType::Bool &&
+        std::any_of(bytes, bytes + (found.end - found.begin), [](char c) { return c != 0 && c != 1; }))
       fail("R403", name, "a BOOL is neither 0 nor 1");
     if (reinterpret_cast<std::uintptr_t>(bytes) % alignment(found.type) != 0) {
       at::Tensor copy = at::empty(found.shape, options);
       std::memcpy(copy.data_ptr(), bytes, found.end - found.begin);
       return copy;
     }
-    return at::from_blob(bytes, found.shape, [keep = mapping_](void*) {}, options);
+    return at::from_blob(
+        bytes, found.shape, [keep = mapping_](void*) {}, options);
   }
 
 private:
@@ -165,8 +165,9 @@ private:
     entry.begin = offsets[0];
     entry.end = offsets[1];
     if (entry.end - entry.begin != size)
-      fail("R403", name, detail::cat(value["dtype"].get<std::string>(), " of shape ", value["shape"].dump(), " needs ", size,
-                                     " bytes, data_offsets give ", entry.end - entry.begin));
+      fail("R403", name,
+           detail::cat(value["dtype"].get<std::string>(), " of shape ", value["shape"].dump(), " needs ", size,
+                       " bytes, data_offsets give ", entry.end - entry.begin));
     return entry;
   }
 
@@ -175,7 +176,8 @@ private:
     for (const Entry& entry : entries_) {
       if (entry.end > available)
         fail("R404", entry.name, detail::cat("ends at byte ", entry.end, ", but the file has ", available, " bytes of data"));
-      if (entry.begin < end) fail("R404", entry.name, detail::cat("begins at byte ", entry.begin, ", inside the tensor before it"));
+      if (entry.begin < end)
+        fail("R404", entry.name, detail::cat("begins at byte ", entry.begin, ", inside the tensor before it"));
       if (entry.begin > end)
         fail("R404", entry.name, detail::cat("begins at byte ", entry.begin, ", but the tensors before it end at ", end));
       end = entry.end;

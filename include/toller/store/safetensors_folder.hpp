@@ -45,8 +45,9 @@ private:
       read_index(index);
     } else {
       const bool pickled = std::filesystem::exists(folder / "pytorch_model.bin");
-      throw FileError("R407", detail::cat(folder.string(), ": no model.safetensors",
-                                          pickled ? " but a pytorch_model.bin, which is not read: convert it to safetensors" : ""));
+      throw FileError("R407",
+                      detail::cat(folder.string(), ": no model.safetensors",
+                                  pickled ? " but a pytorch_model.bin, which is not read: convert it to safetensors" : ""));
     }
   }
 
@@ -74,7 +75,8 @@ private:
   [[nodiscard]] const SafetensorsFile& shard(const std::string& name) const {
     const auto found = shard_of_.find(name);
     if (found == shard_of_.end())
-      throw FileError("R405", detail::cat(folder_.string(), ": no tensor ", detail::in_quotes(name), " in its safetensors files"));
+      throw FileError("R405",
+                      detail::cat(folder_.string(), ": no tensor ", detail::in_quotes(name), " in its safetensors files"));
     return shards_[found->second];
   }
 

@@ -68,7 +68,8 @@ inline void write_safetensors(const std::filesystem::path& path, NamedTensors te
   file.write(text);
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor plain = tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-    file.write({static_cast<const char*>(plain.const_data_ptr()), static_cast<std::size_t>(plain.numel() * plain.element_size())});
+    file.write(
+        {static_cast<const char*>(plain.const_data_ptr()), static_cast<std::size_t>(plain.numel() * plain.element_size())});
   }
   file.commit();
 }

@@ -65,10 +65,11 @@ public:
   using value_type = record_t<Base>;
   using iterator = detail::IndexIterator<Selection>;
 
+  Selection() = default;
   Selection(Base base, std::vector<std::int64_t> rows)
       : base_(std::move(base)), rows_(std::make_shared<const std::vector<std::int64_t>>(std::move(rows))) {}
 
-  [[nodiscard]] std::size_t size() const { return rows_->size(); }
+  [[nodiscard]] std::size_t size() const { return rows_ ? rows_->size() : 0; }
   [[nodiscard]] std::int64_t row(std::size_t i) const {
     if (i >= size()) throw DataError("R210", detail::cat("selection: no row ", i, " of ", size(), " rows"));
     return (*rows_)[i];
@@ -78,8 +79,8 @@ public:
   [[nodiscard]] iterator end() const { return {*this, static_cast<std::ptrdiff_t>(size())}; }
 
 private:
-  Base base_;
-  std::shared_ptr<const std::vector<std::int64_t>> rows_;
+  Base base_{};
+  std::shared_ptr<const std::vector<std::int64_t>> rows_{};
 };
 
 /// The rows for which `predicate(record)` holds, evaluated once, now.

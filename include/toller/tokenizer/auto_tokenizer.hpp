@@ -92,8 +92,9 @@ inline AutoTokenizer AutoTokenizer::from_pretrained(const std::filesystem::path&
   if (!std::filesystem::exists(path)) {
     std::string advice;
     if (std::filesystem::exists(folder / "vocab.txt"))
-      advice = "; vocab.txt alone does not say how to split text: save the tokenizer anew with Transformers "
-               "(AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))";
+      advice =
+          "; vocab.txt alone does not say how to split text: save the tokenizer anew with Transformers "
+          "(AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR))";
     throw FileError("R233", detail::cat(folder.string(), ": no tokenizer.json", advice));
   }
   nlohmann::json config = nlohmann::json::object();
@@ -149,7 +150,8 @@ inline std::string AutoTokenizer::id_to_token(std::int64_t id) const {
   throw DataError("R237", detail::cat(file_->path, ": no token has id ", id, "; ids are below ", vocabulary_size()));
 }
 
-inline std::optional<std::int64_t> AutoTokenizer::special_id(const char* name, std::initializer_list<std::string_view> usual) const {
+inline std::optional<std::int64_t> AutoTokenizer::special_id(const char* name,
+                                                             std::initializer_list<std::string_view> usual) const {
   if (const auto named = file_->config.find(name); named != file_->config.end()) {
     if (named->is_string()) return token_to_id(named->get<std::string>());
     if (named->is_object() && named->contains("content") && (*named)["content"].is_string())
@@ -166,8 +168,13 @@ inline std::string AutoTokenizer::to_json() const {
   json["padding"] = nullptr;
   auto added = nlohmann::ordered_json::array();
   for (const detail::AddedToken& t : added_->tokens)
-    added.push_back({{"id", t.id}, {"content", t.content}, {"single_word", t.single_word}, {"lstrip", t.lstrip},
-                     {"rstrip", t.rstrip}, {"normalized", t.normalized}, {"special", t.special}});
+    added.push_back({{"id", t.id},
+                     {"content", t.content},
+                     {"single_word", t.single_word},
+                     {"lstrip", t.lstrip},
+                     {"rstrip", t.rstrip},
+                     {"normalized", t.normalized},
+                     {"special", t.special}});
   json["added_tokens"] = std::move(added);
   return json.dump(2) + "\n";
 }
@@ -176,7 +183,8 @@ inline std::string AutoTokenizer::to_json() const {
 
 /// A text's tokens; may stop when it has `enough`.
 inline detail::TextTokens AutoTokenizer::tokenize(std::string_view text, std::size_t enough) const {
-  if (const auto bad = detail::invalid_utf8_at(text)) throw DataError("R234", detail::cat("text: not UTF-8 from byte ", *bad, " on"));
+  if (const auto bad = detail::invalid_utf8_at(text))
+    throw DataError("R234", detail::cat("text: not UTF-8 from byte ", *bad, " on"));
   detail::TextTokens result;
   detail::NormalizedText normalized;
   detail::ByteRanges words;
@@ -218,9 +226,11 @@ inline detail::TextTokens AutoTokenizer::tokenize(std::string_view text, std::si
 
 inline std::size_t AutoTokenizer::room(const detail::Template& parts, const EncodeOptions& options) const {
   if (!options.max_length) return static_cast<std::size_t>(-1);
-  const std::int64_t special = options.add_special_tokens ? static_cast<std::int64_t>(detail::PostProcessor::special_tokens(parts)) : 0;
+  const std::int64_t special =
+      options.add_special_tokens ? static_cast<std::int64_t>(detail::PostProcessor::special_tokens(parts)) : 0;
   if (*options.max_length < special)
-    throw ConfigError("R235", detail::cat("max_length is ", *options.max_length, ", but ", special, " special tokens need room"));
+    throw ConfigError("R235",
+                      detail::cat("max_length is ", *options.max_length, ", but ", special, " special tokens need room"));
   return static_cast<std::size_t>(*options.max_length - special);
 }
 

@@ -25,12 +25,12 @@ enum class Role { query, document };
 /// Units    max_length counts all tokens: special ones, the marker and the expansion.
 /// Source   PyLate 1.6: the marker is one token behind the first; queries are filled up to max_length with the mask token.
 struct RoleFormat {
-  std::string prompt{};                   // put before the text
-  std::string marker{};                   // a token of the tokenizer, put behind the first token
+  std::string prompt{};  // put before the text
+  std::string marker{};  // a token of the tokenizer, put behind the first token
   std::int64_t max_length = 512;
-  bool expand = false;                    // fill up to max_length with the mask token
-  bool attend_to_expansion = false;       // whether other tokens see these
-  std::vector<std::string> skiplist{};    // tokens that are encoded, but not scored; unknown ones are ignored
+  bool expand = false;                  // fill up to max_length with the mask token
+  bool attend_to_expansion = false;     // whether other tokens see these
+  std::vector<std::string> skiplist{};  // tokens that are encoded, but not scored; unknown ones are ignored
 };
 
 /// One text, ready for a batch; all four have one entry a token.
@@ -52,7 +52,9 @@ struct TokenizedText {
 class Preprocessor {
 public:
   Preprocessor(AutoTokenizer tokenizer, RoleFormat query, RoleFormat document)
-      : tokenizer_(std::move(tokenizer)), query_(bind(std::move(query), "query")), document_(bind(std::move(document), "document")) {}
+      : tokenizer_(std::move(tokenizer)),
+        query_(bind(std::move(query), "query")),
+        document_(bind(std::move(document), "document")) {}
 
   [[nodiscard]] TokenizedText operator()(std::string_view text, Role role) const {
     const Bound& bound = role == Role::query ? query_ : document_;
@@ -97,7 +99,8 @@ private:
     if (!format.marker.empty()) {
       bound.marker = tokenizer_.token_to_id(format.marker);
       if (!bound.marker)
-        throw ConfigError("R239", detail::cat(role, ": marker \"", format.marker, "\" is no token of the tokenizer: add_token it first"));
+        throw ConfigError(
+            "R239", detail::cat(role, ": marker \"", format.marker, "\" is no token of the tokenizer: add_token it first"));
     }
     if (format.expand) {
       bound.filler = tokenizer_.mask_token_id();
@@ -109,7 +112,8 @@ private:
     const auto around = static_cast<std::int64_t>(tokenizer_.encode("").size());
     const std::int64_t least = std::max<std::int64_t>(bound.marker ? 3 : 2, around + (bound.marker ? 1 : 0));
     if (format.max_length < least)
-      throw ConfigError("R241", detail::cat(role, ": max_length is ", format.max_length, ", at least ", least, " tokens are needed"));
+      throw ConfigError("R241",
+                        detail::cat(role, ": max_length is ", format.max_length, ", at least ", least, " tokens are needed"));
     for (const std::string& token : format.skiplist)
       if (const auto id = tokenizer_.token_to_id(token)) bound.skipped.push_back(*id);
     std::sort(bound.skipped.begin(), bound.skipped.end());

@@ -6,8 +6,8 @@ namespace toller::detail {
 
 /// Calls `on(event)` of each callback that has it, in the order of the pack.
 template <class Event, class... Callbacks>
-void notify(const Event& event, Callbacks&... callbacks) {
-  const auto tell = [&event](auto& callback) {
+void notify([[maybe_unused]] const Event& event, Callbacks&... callbacks) {
+  [[maybe_unused]] const auto tell = [&event](auto& callback) {
     if constexpr (requires { callback.on(event); }) callback.on(event);
   };
   (tell(callbacks), ...);

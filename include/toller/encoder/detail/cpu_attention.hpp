@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// T2. Attention on the CPU: each (text, head) by itself, at its own length, with nothing padded, gathered or kept but a log-sum.
+// T2. Attention on the CPU: each (text, head) by itself, at its own length, with nothing padded, gathered or kept but a
+// log-sum.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -35,7 +36,9 @@ struct CpuAttention : torch::CustomClassHolder {
 };
 
 /// Rounds up to whole vectors of the widest instruction set.
-constexpr std::int64_t whole(std::int64_t n) { return (n + 15) / 16 * 16; }
+constexpr std::int64_t whole(std::int64_t n) {
+  return (n + 15) / 16 * 16;
+}
 
 template <class Task>
 void CpuAttention::for_each(std::int64_t squares, std::int64_t strips, std::int64_t width, const Task& task) const {
@@ -206,7 +209,8 @@ private:
   }
   static void fill_bias(const CpuAttention& plan, const HeadRows& rows, float* bias) {
     for (std::int64_t t = 0; t < whole(rows.length); ++t) {
-      const bool seen = t < rows.length && (plan.visible->empty() || (*plan.visible)[static_cast<std::size_t>(rows.begin + t)] != 0);
+      const bool seen =
+          t < rows.length && (plan.visible->empty() || (*plan.visible)[static_cast<std::size_t>(rows.begin + t)] != 0);
       bias[t] = seen ? 0.F : -1e30F;
     }
   }

@@ -8,10 +8,18 @@ using LooseVec = float __attribute__((vector_size(lanes * 4), aligned(4), may_al
 using Halves = std::uint16_t __attribute__((vector_size(lanes * 2)));
 using LooseHalves = std::uint16_t __attribute__((vector_size(lanes * 2), aligned(2), may_alias));
 
-inline Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
-inline void store(float* to, Vec value) { *reinterpret_cast<LooseVec*>(to) = value; }
-inline Vec splat(float value) { return Vec{} + value; }
-inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec load(const float* from) {
+  return *reinterpret_cast<const LooseVec*>(from);
+}
+inline void store(float* to, Vec value) {
+  *reinterpret_cast<LooseVec*>(to) = value;
+}
+inline Vec splat(float value) {
+  return Vec{} + value;
+}
+inline Vec larger(Vec a, Vec b) {
+  return a > b ? a : b;
+}
 
 inline float sum_of(Vec v) {
   float sum = 0;
@@ -56,8 +64,8 @@ inline Vec dropout_factors(DropoutRow row, DropoutRate rate, Bits columns) {
   return x < (Bits{} + rate.threshold) ? Vec{} : splat(rate.scale);
 }
 
-inline void tile_of_two(std::int64_t k, const float* a, std::int64_t a_row, std::int64_t a_column, const float* b, std::int64_t b_row,
-                        float* c, std::int64_t c_row) {
+inline void tile_of_two(std::int64_t k, const float* a, std::int64_t a_row, std::int64_t a_column, const float* b,
+                        std::int64_t b_row, float* c, std::int64_t c_row) {
   Vec sum[tile_rows][2] = {};
   for (std::int64_t p = 0; p < k; ++p) {
     const Vec b0 = load(b + p * b_row), b1 = load(b + p * b_row + lanes);
@@ -75,8 +83,8 @@ inline void tile_of_two(std::int64_t k, const float* a, std::int64_t a_row, std:
   }
 }
 
-inline void tile_of_one(std::int64_t k, const float* a, std::int64_t a_row, std::int64_t a_column, const float* b, std::int64_t b_row,
-                        float* c, std::int64_t c_row) {
+inline void tile_of_one(std::int64_t k, const float* a, std::int64_t a_row, std::int64_t a_column, const float* b,
+                        std::int64_t b_row, float* c, std::int64_t c_row) {
   Vec sum[tile_rows] = {};
   for (std::int64_t p = 0; p < k; ++p) {
     const Vec b0 = load(b + p * b_row);
@@ -171,7 +179,8 @@ inline void narrow(const float* from, std::uint16_t* to, std::int64_t n, float s
 }
 
 /// to = x * dropout factors + residual (if there is one) for one row.
-inline void dropout_row_add(const float* x, const float* residual, float* to, std::int64_t n, DropoutRow row, DropoutRate rate) {
+inline void dropout_row_add(const float* x, const float* residual, float* to, std::int64_t n, DropoutRow row,
+                            DropoutRate rate) {
   std::int64_t j = 0;
   Bits columns = columns_from(0);
   for (; j + lanes <= n; j += lanes, columns += lanes) {

@@ -88,8 +88,8 @@ struct Kernels {
 };
 
 inline const Kernels& kernels() {
-  static constexpr Kernels plain{baseline::multiply,           baseline::softmax_row, baseline::softmax_row_backward,
-                                 baseline::widen,              baseline::narrow,      baseline::dropout_row_add};
+  static constexpr Kernels plain{baseline::multiply, baseline::softmax_row, baseline::softmax_row_backward,
+                                 baseline::widen,    baseline::narrow,      baseline::dropout_row_add};
 #if defined(__x86_64__)
   static constexpr Kernels wide{avx2::multiply, avx2::softmax_row, avx2::softmax_row_backward,
                                 avx2::widen,    avx2::narrow,      avx2::dropout_row_add};

@@ -17,7 +17,8 @@ namespace toller::detail {
     return value ? cat("- ", name, ": ", *value, " tokens\n") : std::string();
   };
   return cat("---\nlibrary_name: ", late ? "PyLate" : "sentence-transformers", "\npipeline_tag: sentence-similarity\ntags:\n- ",
-             late ? "ColBERT\n- PyLate" : "sentence-transformers", "\n- sentence-similarity\n- feature-extraction\n- toller\n---\n\n# ",
+             late ? "ColBERT\n- PyLate" : "sentence-transformers",
+             "\n- sentence-similarity\n- feature-extraction\n- toller\n---\n\n# ",
              late ? "A ColBERT model" : "A text embedding model", "\n\nTrained with toller.\n\n- layers: ", layers, "\n",
              late ? length("longest query", settings.query_length) + length("longest document", settings.document_length)
                   : length("longest text", settings.max_seq_length),

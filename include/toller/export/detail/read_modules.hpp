@@ -29,12 +29,13 @@ struct PoolingSpelling {
   const char* key;
   const char* word;
 };
-inline constexpr std::array<PoolingSpelling, 6> pooling_spellings{{{"pooling_mode_cls_token", "cls"},
-                                                                   {"pooling_mode_mean_tokens", "mean"},
-                                                                   {"pooling_mode_max_tokens", "max"},
-                                                                   {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens"},
-                                                                   {"pooling_mode_weightedmean_tokens", "weightedmean"},
-                                                                   {"pooling_mode_lasttoken", "lasttoken"}}};
+inline constexpr std::array<PoolingSpelling, 6> pooling_spellings{
+    {{"pooling_mode_cls_token", "cls"},
+     {"pooling_mode_mean_tokens", "mean"},
+     {"pooling_mode_max_tokens", "max"},
+     {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens"},
+     {"pooling_mode_weightedmean_tokens", "weightedmean"},
+     {"pooling_mode_lasttoken", "lasttoken"}}};
 
 [[noreturn]] inline void module_error(std::string_view code, const std::filesystem::path& place, const std::string& what) {
   throw FileError(code, cat(place.string(), ": ", what));
@@ -89,8 +90,9 @@ inline void check_dense(const FolderModule& module, const std::filesystem::path&
     const auto found = module.tensors.find(name);
     if (found == module.tensors.end()) module_error("R805", place, cat("tensor ", in_quotes(name), " is missing"));
     if (found->second.sizes() != at::IntArrayRef(shape))
-      module_error("R805", place, cat("tensor ", in_quotes(name), ": expected ", print_shape(shape), ", got ",
-                                      print_shape(found->second.sizes())));
+      module_error(
+          "R805", place,
+          cat("tensor ", in_quotes(name), ": expected ", print_shape(shape), ", got ", print_shape(found->second.sizes())));
   };
   expect("linear.weight", {out, in});
   if (module.config["bias"]) expect("linear.bias", {out});
@@ -119,9 +121,12 @@ inline void check_dense(const FolderModule& module, const std::filesystem::path&
   FolderModules modules;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const ModuleLine& line = lines[i];
-    if (line.type == "Pooling") modules.push_back(read_pooling(line));
-    else if (line.type == "Dense") modules.push_back(read_dense(line));
-    else if (line.type == "Normalize") modules.push_back({line.type, nlohmann::json::object(), {}});  // its folder may be absent
+    if (line.type == "Pooling")
+      modules.push_back(read_pooling(line));
+    else if (line.type == "Dense")
+      modules.push_back(read_dense(line));
+    else if (line.type == "Normalize")
+      modules.push_back({line.type, nlohmann::json::object(), {}});  // its folder may be absent
     else if (line.type != "MultiVectorMask")
       module_error("R802", dir / "modules.json", cat("module type ", in_quotes(line.python_type), " is not supported"));
   }

@@ -37,10 +37,10 @@ namespace toller::detail {
   const auto path = transformer_config(encoder_dir);
   if (const auto said = json_value<std::int64_t>(optional_json(path), "max_seq_length", path)) return said;
   std::optional<std::int64_t> least;
-  for (const auto& [file, key] : {std::pair{"tokenizer_config.json", "model_max_length"}, {"config.json", "max_position_embeddings"}}) {
+  for (const auto& [file, key] :
+       {std::pair{"tokenizer_config.json", "model_max_length"}, {"config.json", "max_position_embeddings"}}) {
     const auto value = json_value<double>(optional_json(encoder_dir / file), key, encoder_dir / file);  // may be 1e30
-    if (value && *value >= 1 && *value < 1e9)
-      least = std::min(least.value_or(INT64_MAX), static_cast<std::int64_t>(*value));
+    if (value && *value >= 1 && *value < 1e9) least = std::min(least.value_or(INT64_MAX), static_cast<std::int64_t>(*value));
   }
   return least;
 }
@@ -103,11 +103,13 @@ inline void read_multi_vector(FolderSettings& settings, FolderModules& modules, 
     const auto token = json_value<std::string>(expansion, "token", path);
     const auto tokenizer = encoder_dir / "tokenizer_config.json";
     const auto mask = json_value<std::string>(optional_json(tokenizer), "mask_token", tokenizer).value_or("[MASK]");
-    if (strategy != "fixed") module_error("R806", path, "query_expansion strategy " + in_quotes(strategy) + " is not supported");
+    if (strategy != "fixed")
+      module_error("R806", path, "query_expansion strategy " + in_quotes(strategy) + " is not supported");
     if (token && *token != mask) module_error("R806", path, "query_expansion token " + in_quotes(*token) + " is not supported");
     settings.query_length = json_value<std::int64_t>(expansion, "length", path).value_or(32);
     settings.attend_to_expansion = json_value<bool>(expansion, "attend", path).value_or(false);
   }
+  settings.similarity = "MaxSim";
   settings.query_prefix = split_marker(encoder_dir, settings.prompts["query"]);
   settings.document_prefix = split_marker(encoder_dir, settings.prompts["document"]);
 
@@ -116,7 +118,8 @@ inline void read_multi_vector(FolderSettings& settings, FolderModules& modules, 
     if (line.type != "MultiVectorMask") continue;
     const auto mask_path = line.folder / "config.json";
     const nlohmann::json mask = optional_json(mask_path);
-    settings.skiplist_words = json_value<std::vector<std::string>>(mask, "skiplist_words", mask_path).value_or(std::vector<std::string>());
+    settings.skiplist_words =
+        json_value<std::vector<std::string>>(mask, "skiplist_words", mask_path).value_or(std::vector<std::string>());
     const auto tasks = json_value<std::vector<std::string>>(mask, "skiplist_tasks", mask_path);
     if (tasks && *tasks != std::vector<std::string>{"document"} && !settings.skiplist_words->empty())
       module_error("R806", mask_path, "skiplist_tasks other than [\"document\"] are not supported");
@@ -131,7 +134,8 @@ inline void read_multi_vector(FolderSettings& settings, FolderModules& modules, 
 /// Stanford's ColBERT: the projection is `linear.weight` of the root file, the settings are in artifact.metadata.
 inline void read_stanford(ModelFolder& folder, const std::filesystem::path& dir) {
   const at::Tensor weight = SafetensorsFolder::open(dir).tensor("linear.weight").clone();
-  if (weight.dim() != 2) module_error("R805", dir, "tensor \"linear.weight\" has " + std::to_string(weight.dim()) + " dimensions, expected 2");
+  if (weight.dim() != 2)
+    module_error("R805", dir, "tensor \"linear.weight\" has " + std::to_string(weight.dim()) + " dimensions, expected 2");
   folder.modules = {{"Dense",
                      {{"in_features", weight.size(1)},
                       {"out_features", weight.size(0)},

@@ -66,8 +66,8 @@ inline void settle_short_documents(at::Tensor best, at::Tensor winners, const Of
     for (std::int64_t m0 = 0, m1 = 0; m0 < M; m0 = m1) {
       m1 = block_end(d_offsets, m0);
       const at::Tensor best = at::full({m1 - m0, columns}, -std::numeric_limits<double>::infinity(), q.options());
-      const at::Tensor winners = keep ? result.winners.narrow(0, m0, m1 - m0).narrow(1, q0, columns)
-                                      : at::empty({m1 - m0, columns}, index);
+      const at::Tensor winners =
+          keep ? result.winners.narrow(0, m0, m1 - m0).narrow(1, q0, columns) : at::empty({m1 - m0, columns}, index);
       winners.fill_(-1);
       const std::int64_t end = d_offsets[static_cast<std::size_t>(m1)];
       for (std::int64_t t0 = d_offsets[static_cast<std::size_t>(m0)]; t0 < end; t0 += block_rows) {
@@ -75,8 +75,10 @@ inline void settle_short_documents(at::Tensor best, at::Tensor winners, const Of
         at::Tensor sims = columns == step ? buffer.narrow(0, 0, rows) : at::empty({rows, columns}, q.options());
         at::mm_out(sims, d_values.narrow(0, t0, rows), q_transposed);
         const Offsets part = clipped(d_offsets, m0, m1, t0, t0 + rows);
-        if (q.is_cpu() && !portable) segment_max_cpu(sims, part, t0, best, winners);
-        else segment_max_portable(sims, part, t0, best, winners);
+        if (q.is_cpu() && !portable)
+          segment_max_cpu(sims, part, t0, best, winners);
+        else
+          segment_max_portable(sims, part, t0, best, winners);
       }
       settle_short_documents(best, winners, d_offsets, m0, padded);
       for (std::int64_t a = 0; a < B; ++a) {
@@ -104,9 +106,9 @@ struct MaxSimFunction : torch::autograd::Function<MaxSimFunction> {
     const auto saved = context->get_saved_variables();
     const Offsets q_offsets = context->saved_data["q_offsets"].toIntVector();
     const bool portable = context->saved_data["portable"].toBool();
-    const auto [grad_q, grad_d] =
-        saved[0].is_cpu() && !portable ? scatter_winners_cpu(grads[0], saved[0], saved[1], saved[2], q_offsets)
-                                       : scatter_winners_portable(grads[0], saved[0], saved[1], saved[2], q_offsets);
+    const auto [grad_q, grad_d] = saved[0].is_cpu() && !portable
+                                      ? scatter_winners_cpu(grads[0], saved[0], saved[1], saved[2], q_offsets)
+                                      : scatter_winners_portable(grads[0], saved[0], saved[1], saved[2], q_offsets);
     return {grad_q, grad_d, {}, {}, {}, {}};
   }
 };

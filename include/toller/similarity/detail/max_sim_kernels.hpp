@@ -19,8 +19,8 @@
 namespace toller::detail {
 
 /// `offsets[m0 .. m1]` cut to the rows `t0 .. t1` and counted from `t0`.
-[[nodiscard]] inline std::vector<std::int64_t> clipped(const std::vector<std::int64_t>& offsets, std::int64_t m0, std::int64_t m1,
-                                                       std::int64_t t0, std::int64_t t1) {
+[[nodiscard]] inline std::vector<std::int64_t> clipped(const std::vector<std::int64_t>& offsets, std::int64_t m0,
+                                                       std::int64_t m1, std::int64_t t0, std::int64_t t1) {
   std::vector<std::int64_t> result(offsets.begin() + m0, offsets.begin() + m1 + 1);
   for (auto& offset : result) offset = std::clamp(offset, t0, t1) - t0;
   return result;

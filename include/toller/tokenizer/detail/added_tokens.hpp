@@ -43,7 +43,8 @@ public:
       empty_ = false;
     }
     for (Patterns& patterns : by_first_byte_)
-      std::stable_sort(patterns.begin(), patterns.end(), [](const Pattern& a, const Pattern& b) { return a.text.size() > b.text.size(); });
+      std::stable_sort(patterns.begin(), patterns.end(),
+                       [](const Pattern& a, const Pattern& b) { return a.text.size() > b.text.size(); });
   }
 
   /// Calls `visit(begin, end, token or nullptr)` for the tokens and what lies between them, in order.

@@ -26,7 +26,9 @@ public:
   [[nodiscard]] const std::string& file() const { return file_; }
 
   /// Whether an object has the field, and not null there.
-  [[nodiscard]] bool has(const char* name) const { return value_->is_object() && value_->contains(name) && !(*value_)[name].is_null(); }
+  [[nodiscard]] bool has(const char* name) const {
+    return value_->is_object() && value_->contains(name) && !(*value_)[name].is_null();
+  }
 
   [[nodiscard]] JsonField at(const char* name) const {
     if (!value_->is_object()) fail("an object");
@@ -36,7 +38,8 @@ public:
   [[nodiscard]] std::vector<JsonField> items() const {
     if (!value_->is_array()) fail("an array");
     std::vector<JsonField> result;
-    for (std::size_t i = 0; i < value_->size(); ++i) result.emplace_back((*value_)[i], file_, path_ + "[" + std::to_string(i) + "]");
+    for (std::size_t i = 0; i < value_->size(); ++i)
+      result.emplace_back((*value_)[i], file_, path_ + "[" + std::to_string(i) + "]");
     return result;
   }
   [[nodiscard]] std::string string() const {
@@ -74,7 +77,8 @@ private:
 };
 
 /// A kind that this library does not read.
-[[noreturn]] inline void unsupported(const JsonField& field, std::string_view part, std::string_view kind, std::string_view known) {
+[[noreturn]] inline void unsupported(const JsonField& field, std::string_view part, std::string_view kind,
+                                     std::string_view known) {
   throw FileError("R231", cat(field.file(), ": ", part, " of kind \"", kind, "\" is not supported; supported: ", known));
 }
 

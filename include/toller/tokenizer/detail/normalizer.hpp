@@ -92,7 +92,8 @@ private:
   void prepare() {
     for (std::size_t c = 1; c < 0x80; ++c) {
       char to = static_cast<char>(c);
-      if (does(NormalizerStep::clean)) to = is_invisible(static_cast<char32_t>(c)) ? '\0' : is_space(static_cast<char32_t>(c)) ? ' ' : to;
+      if (does(NormalizerStep::clean))
+        to = is_invisible(static_cast<char32_t>(c)) ? '\0' : is_space(static_cast<char32_t>(c)) ? ' ' : to;
       if (does(NormalizerStep::lowercase) && to >= 'A' && to <= 'Z') to = static_cast<char>(to + 32);
       ascii_[c] = to;
     }
@@ -133,18 +134,24 @@ private:
         for (Character& c : characters)
           if (is_space(c.code)) c.code = ' ';
         return;
-      case chinese: return surround_chinese(characters);
-      case nfd: return unicode_form(characters, false, false);
-      case nfkd: return unicode_form(characters, true, false);
-      case nfc: return unicode_form(characters, false, true);
-      case nfkc: return unicode_form(characters, true, true);
+      case chinese:
+        return surround_chinese(characters);
+      case nfd:
+        return unicode_form(characters, false, false);
+      case nfkd:
+        return unicode_form(characters, true, false);
+      case nfc:
+        return unicode_form(characters, false, true);
+      case nfkc:
+        return unicode_form(characters, true, true);
       case strip_nonspacing:
         std::erase_if(characters, [](const Character& c) { return is_nonspacing_mark(c.code); });
         return;
       case strip_marks:
         std::erase_if(characters, [](const Character& c) { return is_mark(c.code); });
         return;
-      case lowercase: return lower(characters);
+      case lowercase:
+        return lower(characters);
     }
   }
 
@@ -153,8 +160,10 @@ private:
     Characters result;
     result.reserve(characters.size() * 3);
     for (const Character& c : characters) {
-      if (!is_chinese(c.code)) result.push_back(c);
-      else result.insert(result.end(), {{' ', c.begin, c.end}, c, {' ', c.begin, c.end}});
+      if (!is_chinese(c.code))
+        result.push_back(c);
+      else
+        result.insert(result.end(), {{' ', c.begin, c.end}, c, {' ', c.begin, c.end}});
     }
     characters = std::move(result);
   }
@@ -231,7 +240,8 @@ private:
     for (const Part& part : parts) {
       const int order = combining_class(part.code);
       if (starter < result.size() && last_class < order) {
-        std::array<utf8proc_int32_t, 2> pair{static_cast<utf8proc_int32_t>(result[starter].code), static_cast<utf8proc_int32_t>(part.code)};
+        std::array<utf8proc_int32_t, 2> pair{static_cast<utf8proc_int32_t>(result[starter].code),
+                                             static_cast<utf8proc_int32_t>(part.code)};
         const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         if (utf8proc_normalize_utf32(pair.data(), 2, options) == 1) {
           result[starter].code = static_cast<char32_t>(pair[0]);
@@ -239,8 +249,10 @@ private:
           continue;
         }
       }
-      if (order == 0) starter = result.size(), last_class = -1;
-      else last_class = order;
+      if (order == 0)
+        starter = result.size(), last_class = -1;
+      else
+        last_class = order;
       result.push_back(part);
     }
     return result;

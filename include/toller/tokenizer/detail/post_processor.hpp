@@ -30,7 +30,8 @@ struct PostProcessor {
   bool add_prefix_space = false;  // but for one space at the text's beginning
 
   [[nodiscard]] static std::size_t special_tokens(const Template& parts) {
-    return static_cast<std::size_t>(std::count_if(parts.begin(), parts.end(), [](const TemplatePart& p) { return p.sequence < 0; }));
+    return static_cast<std::size_t>(
+        std::count_if(parts.begin(), parts.end(), [](const TemplatePart& p) { return p.sequence < 0; }));
   }
 
   /// Errors   FileError R231 for a kind it does not know, R232 for a malformed field.
@@ -51,7 +52,8 @@ struct PostProcessor {
       return true;
     };
     bool spaces = skip_space(begin);
-    if (spaces && add_prefix_space && (is_first || start == 0)) begin = start;
+    if (spaces && add_prefix_space && (is_first || start == 0))
+      begin = start;
     else
       while (spaces) spaces = skip_space(begin);
     while (end > begin) {

@@ -56,8 +56,10 @@ struct ReadTokenizer {
 
 [[nodiscard]] inline std::unique_ptr<const TokenModel> read_model(const JsonField& json) {
   std::string kind = "WordPiece";  // older files leave the type out
-  if (json.has("type")) kind = json.at("type").string();
-  else if (json.has("merges")) kind = "BPE";
+  if (json.has("type"))
+    kind = json.at("type").string();
+  else if (json.has("merges"))
+    kind = "BPE";
   if (kind != "WordPiece") unsupported(json, "model", kind, "WordPiece");
   return std::make_unique<WordPiece>(json);
 }
@@ -76,7 +78,8 @@ struct ReadTokenizer {
     token.single_word = item.boolean("single_word", false);
     const auto known = model.token_to_id(token.content);
     if (known && *known != token.id) item.at("id").fail(cat(*known, ", the vocabulary's id of \"", token.content, "\""));
-    if (!known && (model.id_to_token(token.id) || taken.count(token.id) > 0)) item.at("id").fail("an id that no other token has");
+    if (!known && (model.id_to_token(token.id) || taken.count(token.id) > 0))
+      item.at("id").fail("an id that no other token has");
     taken[token.id] = token.content;
     result.push_back(std::move(token));
   }

@@ -39,8 +39,10 @@ inline void append_character(std::string& out, char32_t c) {
   const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (c < 0x80) return put(c);
   if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 0x3F));
-  if (c < 0x10000) put(0xE0 | c >> 12);
-  else put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F));
+  if (c < 0x10000)
+    put(0xE0 | c >> 12);
+  else
+    put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F));
   put(0x80 | (c >> 6 & 0x3F));
   put(0x80 | (c & 0x3F));
 }
@@ -87,9 +89,13 @@ template <std::size_t N>
   return c < 0x80 ? is_ascii_punctuation(c) : in_ranges(punctuation_ranges, c);
 }
 
-[[nodiscard]] inline bool is_nonspacing_mark(char32_t c) { return c >= 0x300 && in_ranges(nonspacing_ranges, c); }
+[[nodiscard]] inline bool is_nonspacing_mark(char32_t c) {
+  return c >= 0x300 && in_ranges(nonspacing_ranges, c);
+}
 
-[[nodiscard]] inline bool is_mark(char32_t c) { return c >= 0x300 && in_ranges(mark_ranges, c); }
+[[nodiscard]] inline bool is_mark(char32_t c) {
+  return c >= 0x300 && in_ranges(mark_ranges, c);
+}
 
 /// What cleaning drops: NUL, control and format characters but tab and line ends, private use, U+FFFD.
 [[nodiscard]] inline bool is_invisible(char32_t c) {
@@ -109,9 +115,9 @@ template <std::size_t N>
   if (c < 0x80) return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
   const auto kind = category(c);
   const bool letter_or_mark = kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_ME;
-  return letter_or_mark || kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL ||
-         kind == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
-         (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return letter_or_mark || kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_PC ||
+         c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+         (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }
 
 }  // namespace toller::detail

@@ -63,7 +63,9 @@ private:
     std::size_t size = 0;
     std::int64_t id = -1;
   };
-  [[nodiscard]] std::size_t slot(std::uint64_t hash) const { return static_cast<std::size_t>(hash ^ hash >> 29) & (slots_.size() - 1); }
+  [[nodiscard]] std::size_t slot(std::uint64_t hash) const {
+    return static_cast<std::size_t>(hash ^ hash >> 29) & (slots_.size() - 1);
+  }
 
   std::vector<Slot> slots_;
   std::string keys_{};

@@ -27,7 +27,8 @@ public:
     const JsonField vocabulary = json.at("vocab");
     if (!vocabulary.value().is_object() || vocabulary.value().empty()) vocabulary.fail("an object of tokens and ids");
     const std::string prefix = json.has("continuing_subword_prefix") ? json.at("continuing_subword_prefix").string() : "##";
-    if (json.has("max_input_chars_per_word")) longest_word_ = static_cast<std::size_t>(json.at("max_input_chars_per_word").count());
+    if (json.has("max_input_chars_per_word"))
+      longest_word_ = static_cast<std::size_t>(json.at("max_input_chars_per_word").count());
 
     const std::size_t most = 16 * vocabulary.value().size() + 65536;
     words_ = Vocabulary(vocabulary.value().size());
@@ -74,7 +75,8 @@ public:
 
 private:
   [[nodiscard]] static std::size_t characters(std::string_view word) {
-    return static_cast<std::size_t>(std::count_if(word.begin(), word.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+    return static_cast<std::size_t>(
+        std::count_if(word.begin(), word.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
   }
 
   /// The longest word of a vocabulary at byte `begin`; id -1 where there is none.

@@ -12,5 +12,5 @@ using Embedder = toller::Model<toller::Bert, toller::MeanPooling>;
 using Colbert = toller::Model<toller::Bert, toller::LateInteraction>;
 
 void train(Embedder model) {
-  toller::Trainer trainer{model, toller::Contrastive<toller::Cosine>{}, toller::SingleDevice{}, toller::Fp32{}};
+  toller::Trainer trainer{model, toller::Contrastive<toller::Cosine>{}, toller::SingleDevice{}};
 }
