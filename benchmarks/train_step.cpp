@@ -37,9 +37,14 @@ void run(const Options& o) {
   const auto wanted = static_cast<std::size_t>(o.batch * (o.steps + o.warmup));
   for (std::size_t i = 0; i < std::min(wanted, all.size()); ++i) rows.push_back(all[i]);
   Timer timer;
-  const FitOptions fit{.steps = o.steps + o.warmup, .batch_size = o.batch, .optimizer = {.lr = 3e-6, .schedule = Schedule::constant}, .shuffle = false};
-  if (o.precision == "bf16") Trainer{model, Contrastive<Similarity>{}, Bf16Mixed{}}.fit(rows, fit, timer);
-  else Trainer{model, Contrastive<Similarity>{}}.fit(rows, fit, timer);
+  const FitOptions fit{.steps = o.steps + o.warmup,
+                       .batch_size = o.batch,
+                       .optimizer = {.lr = 3e-6, .schedule = Schedule::constant},
+                       .shuffle = false};
+  if (o.precision == "bf16")
+    Trainer{model, Contrastive<Similarity>{}, Bf16Mixed{}}.fit(rows, fit, timer);
+  else
+    Trainer{model, Contrastive<Similarity>{}}.fit(rows, fit, timer);
 
   std::vector<double> seconds;
   double total = 0;
@@ -53,11 +58,19 @@ void run(const Options& o) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   // Nothing is padded: the tokens computed are the tokens there are, query expansion included.
-  std::cout << nlohmann::json{{"peer", "toller-" + o.kind}, {"precision", o.precision}, {"loss", "contrastive"}, {"batch", o.batch},
-                              {"pairs_per_s", static_cast<double>(o.batch * o.steps) / total}, {"median_step", seconds[seconds.size() / 2]},
-                              {"tokens", tokens}, {"padded", tokens}, {"peak_mb", static_cast<double>(usage.ru_maxrss) / 1024},
-                              {"first_loss", timer.steps.front().loss}, {"last_loss", timer.steps.back().loss},
-                              {"kernels", describe_linear_kernels()}}.dump()
+  std::cout << nlohmann::json{{"peer", "toller-" + o.kind},
+                              {"precision", o.precision},
+                              {"loss", "contrastive"},
+                              {"batch", o.batch},
+                              {"pairs_per_s", static_cast<double>(o.batch * o.steps) / total},
+                              {"median_step", seconds[seconds.size() / 2]},
+                              {"tokens", tokens},
+                              {"padded", tokens},
+                              {"peak_mb", static_cast<double>(usage.ru_maxrss) / 1024},
+                              {"first_loss", timer.steps.front().loss},
+                              {"last_loss", timer.steps.back().loss},
+                              {"kernels", describe_linear_kernels()}}
+                   .dump()
             << std::endl;
 }
 
@@ -78,8 +91,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(o.threads);
   try {
-    if (o.kind == "dense") run<toller::MeanPooling, toller::Cosine>(o);
-    else run<toller::LateInteraction, toller::MaxSim>(o);
+    if (o.kind == "dense")
+      run<toller::MeanPooling, toller::Cosine>(o);
+    else
+      run<toller::LateInteraction, toller::MaxSim>(o);
   } catch (const std::exception& error) {
     std::cerr << "train_step: " << error.what() << '\n';
     return 1;

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Splits a JSONL file of pairs into training rows and a held-out retrieval task in BEIR's layout.
 
 usage: hold_out.py PAIRS.jsonl OUT [--documents 5000] [--queries 500]

@@ -22,7 +22,9 @@ at::Device Compute::start() const {
   return at::Device(device == "cuda" ? "cuda:0" : device);
 }
 
-std::unique_ptr<toller::AutocastGuard> Compute::guard(at::Device at) const { return AnyPrecision{precision == "bf16"}.guard(at); }
+std::unique_ptr<toller::AutocastGuard> Compute::guard(at::Device at) const {
+  return AnyPrecision{precision == "bf16"}.guard(at);
+}
 
 void ModelChoice::add_to(CLI::App& command, bool lengths) {
   command.add_option("--model", model, "Model folder, or the hub name of a model in the local Hugging Face cache")->required();
@@ -35,7 +37,8 @@ void ModelChoice::add_to(CLI::App& command, bool lengths) {
 
 fs::path ModelChoice::folder() const {
   if (fs::is_directory(model)) return model;
-  const bool hub_name = std::count(model.begin(), model.end(), '/') <= 1 && !model.empty() && model[0] != '.' && model[0] != '/';
+  const bool hub_name =
+      std::count(model.begin(), model.end(), '/') <= 1 && !model.empty() && model[0] != '.' && model[0] != '/';
   if (!hub_name) throw toller::FileError("R131", model + ": no such folder");
   const auto variable = [](const char* name) { return std::getenv(name) ? std::string(std::getenv(name)) : std::string(); };
   fs::path cache = variable("HF_HUB_CACHE");
@@ -48,23 +51,25 @@ fs::path ModelChoice::folder() const {
   std::ifstream(cache / name / "refs" / "main") >> revision;
   const fs::path snapshot = cache / name / "snapshots" / revision;
   if (!revision.empty() && fs::is_directory(snapshot)) return snapshot;
-  throw toller::FileError("R131", model + ": neither a folder nor in " + cache.string() + "; to download it: hf download " + full);
+  throw toller::FileError("R131",
+                          model + ": neither a folder nor in " + cache.string() + "; to download it: hf download " + full);
 }
 
 bool is_late(const toller::ModelFolder& folder) {
   return folder.kind == toller::FolderKind::pylate || folder.kind == toller::FolderKind::stanford;
 }
 
-void check_writable(const fs::path& target) {
+void check_writable(const fs::path& target, Target kind) {
+  const auto fail = [&](const std::string& why) { throw toller::FileError("R132", target.string() + ": cannot be written: " + why); };
+  if (fs::exists(target) && fs::is_directory(target) != (kind == Target::folder))
+    fail(kind == Target::folder ? "it is a file, not a folder" : "it is a folder, not a file");
   fs::path parent = fs::absolute(target).lexically_normal();
   if (!parent.has_filename()) parent = parent.parent_path();
-  if (fs::exists(parent) && !fs::is_directory(parent)) throw toller::FileError("R132", target.string() + ": is a file, not a folder");
   parent = parent.parent_path();
   std::error_code error;
   fs::create_directories(parent, error);
-  if (error || access(parent.c_str(), W_OK) != 0)
-    throw toller::FileError("R132", target.string() + ": cannot be written: " +
-                                        (error ? error.message() : std::string("no permission in " + parent.string())));
+  if (error) fail(error.message());
+  if (access(parent.c_str(), W_OK) != 0) fail("no permission in " + parent.string());
 }
 
 }  // namespace program

@@ -82,8 +82,9 @@ auto with_model(const ModelChoice& choice, at::Device device, Use&& use) {
   return is_late(read_model_folder(dir)) ? run(LateInteraction{}) : run(AutoPooling{.kind = choice.pooling});
 }
 
-/// Fails now, not after hours of training, when a folder cannot be written there.
-void check_writable(const fs::path& target);
+enum class Target { file, folder };
+/// Fails now, not after hours of training, when a file or folder cannot be written there.
+void check_writable(const fs::path& target, Target kind);
 
 void add_tokenize(CLI::App& app);
 void add_encode(CLI::App& app);

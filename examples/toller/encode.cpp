@@ -26,7 +26,7 @@ struct Options {
 void run(const Options& o) {
   using namespace toller;
   const at::Device device = o.compute.start();
-  check_writable(o.output);
+  check_writable(o.output, Target::file);
   const auto rows = read_jsonl<Text>(o.input, {.text = o.field});
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < rows.size(); ++i) texts.push_back(rows[i].text);
@@ -58,9 +58,13 @@ void add_encode(CLI::App& app) {
   o->compute.add_to(*command);
   command->add_option("--input", o->input, "JSONL file")->required();
   command->add_option("--field", o->field, "Its field with the text")->capture_default_str();
-  command->add_option("--role", o->role, "query or document")->check(CLI::IsMember({"query", "document"}))->capture_default_str();
+  command->add_option("--role", o->role, "query or document")
+      ->check(CLI::IsMember({"query", "document"}))
+      ->capture_default_str();
   command->add_option("--output", o->output, "safetensors file")->required();
-  command->add_option("--batch-tokens", o->batch_tokens, "Tokens of one forward pass")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--batch-tokens", o->batch_tokens, "Tokens of one forward pass")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_flag("--json", o->json, "Print the result as JSON");
   command->callback([o] { encode_command::run(*o); });
 }

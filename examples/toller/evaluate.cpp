@@ -25,8 +25,10 @@ void run(const Options& o) {
     using Compare = std::conditional_t<std::is_same_v<typename Model::output_type, MultiVector>, MaxSim, Cosine>;
     return evaluate_model<Compare>(model, data, o.compute);
   });
-  if (o.json) std::cout << metrics.dump() << std::endl;
-  else print_metrics(o.split, metrics);
+  if (o.json)
+    std::cout << metrics.dump() << std::endl;
+  else
+    print_metrics(o.split, metrics);
 }
 
 }  // namespace evaluate_command
@@ -36,7 +38,8 @@ void add_evaluate(CLI::App& app) {
   auto o = std::make_shared<evaluate_command::Options>();
   o->choice.add_to(*command);
   o->compute.add_to(*command);
-  command->add_flag("--fresh-head", o->choice.options.fresh_head, "The folder is a bare encoder: score it with a fresh mean pooling");
+  command->add_flag("--fresh-head", o->choice.options.fresh_head,
+                    "The folder is a bare encoder: score it with a fresh mean pooling");
   command->add_option("--data", o->data, "Folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv")->required();
   command->add_option("--split", o->split, "Which qrels")->capture_default_str();
   command->add_flag("--json", o->json, "Print the result as JSON");

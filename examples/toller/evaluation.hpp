@@ -30,8 +30,11 @@ nlohmann::json evaluate_model(const Model& model, const toller::RetrievalData& d
 /// `before  nDCG@10 0.8110  MRR@10 0.7830  ...` on standard output.
 inline void print_metrics(const std::string& label, const nlohmann::json& metrics) {
   std::cout << std::left << std::setw(8) << label << std::fixed << std::setprecision(4);
-  for (const auto& [name, key] : {std::pair{"nDCG@10", "ndcg@10"}, {"MRR@10", "mrr@10"}, {"MAP@100", "map@100"},
-                                  {"recall@100", "recall@100"}, {"accuracy@1", "accuracy@1"}})
+  for (const auto& [name, key] : {std::pair{"nDCG@10", "ndcg@10"},
+                                  {"MRR@10", "mrr@10"},
+                                  {"MAP@100", "map@100"},
+                                  {"recall@100", "recall@100"},
+                                  {"accuracy@1", "accuracy@1"}})
     std::cout << "  " << name << ' ' << metrics[key].get<double>();
   std::cout << std::endl;
 }

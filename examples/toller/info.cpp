@@ -18,8 +18,12 @@ struct Options {
 };
 
 nlohmann::json describe_format(const toller::RoleFormat& f) {
-  return {{"max_length", f.max_length}, {"marker", f.marker},   {"prompt", f.prompt},
-          {"expansion", f.expand},      {"attend_to_expansion", f.attend_to_expansion}, {"skiplist", f.skiplist.size()}};
+  return {{"max_length", f.max_length},
+          {"marker", f.marker},
+          {"prompt", f.prompt},
+          {"expansion", f.expand},
+          {"attend_to_expansion", f.attend_to_expansion},
+          {"skiplist", f.skiplist.size()}};
 }
 
 template <class Model>
@@ -38,7 +42,8 @@ nlohmann::json inspect(const Model& model, const Options& o) {
   std::int64_t count = 0;
   for (const Parameters& list : {model.encoder().parameters(), model.pooling().parameters()})
     for (const Parameter& p : list) {
-      info["parameters"].push_back({{"name", p.name}, {"shape", p.value.sizes().vec()}, {"type", toString(p.value.scalar_type())}});
+      info["parameters"].push_back(
+          {{"name", p.name}, {"shape", p.value.sizes().vec()}, {"type", toString(p.value.scalar_type())}});
       count += p.value.numel();
     }
   info["parameter_count"] = count;
@@ -78,7 +83,8 @@ void print(const nlohmann::json& info) {
   }
   line("parameters", info["parameter_count"]);
   for (const auto& p : info["parameters"])
-    std::cout << "  " << std::left << std::setw(62) << p["name"].get<std::string>() << std::setw(16) << p["shape"].dump() << p["type"].get<std::string>() << '\n';
+    std::cout << "  " << std::left << std::setw(62) << p["name"].get<std::string>() << std::setw(16) << p["shape"].dump()
+              << p["type"].get<std::string>() << '\n';
   if (info.contains("text")) {
     line("tokens", info["text"]["tokens"].dump());
     line("ids", info["text"]["ids"].dump());
@@ -91,20 +97,26 @@ void print(const nlohmann::json& info) {
 void run(const Options& o) {
   const at::Device device = o.compute.start();
   const nlohmann::json info = with_model(o.choice, device, [&](const auto& model) { return inspect(model, o); });
-  if (o.json) std::cout << info.dump() << std::endl;
-  else print(info);
+  if (o.json)
+    std::cout << info.dump() << std::endl;
+  else
+    print(info);
 }
 
 }  // namespace info_command
 
 void add_info(CLI::App& app) {
-  auto* command = app.add_subcommand("info", "Architecture, head, lengths and parameters of a model folder; tokens, dimension and norm of a text");
+  auto* command = app.add_subcommand(
+      "info", "Architecture, head, lengths and parameters of a model folder; tokens, dimension and norm of a text");
   auto o = std::make_shared<info_command::Options>();
   o->choice.add_to(*command);
   o->compute.add_to(*command);
-  command->add_flag("--fresh-head", o->choice.options.fresh_head, "The folder is a bare encoder: show it with a fresh mean pooling");
+  command->add_flag("--fresh-head", o->choice.options.fresh_head,
+                    "The folder is a bare encoder: show it with a fresh mean pooling");
   command->add_option("--text", o->text, "A text to embed");
-  command->add_option("--role", o->role, "query or document")->check(CLI::IsMember({"query", "document"}))->capture_default_str();
+  command->add_option("--role", o->role, "query or document")
+      ->check(CLI::IsMember({"query", "document"}))
+      ->capture_default_str();
   command->add_flag("--json", o->json, "Print the result as JSON");
   command->callback([o] { info_command::run(*o); });
 }

@@ -17,11 +17,15 @@ struct Options {
 
 /// One line as a JSON object with a string `text`.
 nlohmann::json read_line(const std::string& line, std::int64_t number) {
-  const auto fail = [&](const std::string& what) { throw toller::DataError("R202", "standard input:" + std::to_string(number) + ": " + what); };
+  const auto fail = [&](std::string_view code, const std::string& what) {
+    throw toller::DataError(code, "standard input:" + std::to_string(number) + ": " + what);
+  };
   nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (row.is_discarded()) fail("not a line of JSON");
-  if (!row.is_object() || !row.contains("text") || !row["text"].is_string()) fail("field \"text\" is missing or not a string");
-  if (row.contains("pair") && !row["pair"].is_null() && !row["pair"].is_string()) fail("field \"pair\" is not a string");
+  if (!row.is_object()) fail("R203", "not a JSON object in UTF-8");
+  if (!row.contains("text")) fail("R204", "field \"text\" is missing");
+  if (!row["text"].is_string()) fail("R205", "field \"text\" is not a string");
+  if (row.contains("pair") && !row["pair"].is_null() && !row["pair"].is_string())
+    fail("R205", "field \"pair\" is not a string");
   return row;
 }
 
@@ -55,7 +59,8 @@ void run(const Options& o) {
     } else {
       const EncodeOptions options{.max_length = o.max_length};
       const bool pair = row.contains("pair") && row["pair"].is_string();
-      const Encoding tokens = pair ? tokenizer.encode(text, row["pair"].get<std::string>(), options) : tokenizer.encode(text, options);
+      const Encoding tokens =
+          pair ? tokenizer.encode(text, row["pair"].get<std::string>(), options) : tokenizer.encode(text, options);
       out = {{"ids", tokens.ids}, {"attention", std::vector<int>(tokens.ids.size(), 1)}};
       if (pair) out["types"] = tokens.types;
     }
@@ -66,10 +71,12 @@ void run(const Options& o) {
 }  // namespace tokenize_command
 
 void add_tokenize(CLI::App& app) {
-  auto* command = app.add_subcommand("tokenize", "JSONL {\"text\", \"pair\"} on standard input -> JSONL {\"ids\", \"attention\"}");
+  auto* command =
+      app.add_subcommand("tokenize", "JSONL {\"text\", \"pair\"} on standard input -> JSONL {\"ids\", \"attention\"}");
   auto o = std::make_shared<tokenize_command::Options>();
   o->choice.add_to(*command);
-  command->add_option("--role", o->role, "Write the text as the model does for a query or document")->check(CLI::IsMember({"query", "document"}));
+  command->add_option("--role", o->role, "Write the text as the model does for a query or document")
+      ->check(CLI::IsMember({"query", "document"}));
   command->add_option("--max-length", o->max_length, "Longest text in tokens (default: no limit, or the model's with --role)");
   command->callback([o] { tokenize_command::run(*o); });
 }

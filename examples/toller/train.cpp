@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "evaluation.hpp"
+#include "toller/callbacks/checkpoint.hpp"
 #include "toller/callbacks/progress_bar.hpp"
 #include "toller/callbacks/tensor_board.hpp"
 #include "toller/loss/contrastive.hpp"
@@ -20,19 +21,25 @@ struct Options {
   ModelChoice choice{};
   Compute compute{};
   toller::FitOptions fit{};
-  std::string data{}, output{}, evaluation{}, schedule = "linear", tensor_board{};
+  std::string data{}, output{}, evaluation{}, schedule = "linear", tensor_board{}, checkpoint{};
+  std::int64_t checkpoint_every = 500;
   std::optional<double> temperature{};
   std::optional<std::int64_t> dimension{};
-  bool late = false, json = false, keep_duplicates = false, in_order = false, no_dropout = false;
+  bool late = false, json = false, keep_duplicates = false, in_order = false, no_dropout = false, resume = false;
 };
 
-/// TensorBoard where a folder was named.
-struct Curves {
-  std::optional<toller::TensorBoard> board{};
-  void on(const auto& event)
-    requires requires(toller::TensorBoard& b) { b.on(event); }
-  {
-    if (board) board->on(event);
+/// A callback that may not have been asked for.
+template <class Callback>
+struct Maybe {
+  std::optional<Callback> callback{};
+  void on(const toller::FitBegin& event) { tell(event); }
+  void on(const toller::StepEnd& event) { tell(event); }
+  void on(const toller::FitEnd& event) { tell(event); }
+
+private:
+  template <class Event>
+  void tell(const Event& event) {
+    if (callback) toller::detail::notify(event, *callback);
   }
 };
 
@@ -54,13 +61,16 @@ nlohmann::json train(const Options& o, const Pooling& pooling, at::Device device
   if (o.temperature) loss.temperature = *o.temperature;
   loss.mask_duplicates = !o.keep_duplicates;
   Trainer trainer{model, loss, AnyPrecision{o.compute.precision == "bf16"}, SingleDevice{device}};
-  Curves curves;
-  if (!o.tensor_board.empty()) curves.board.emplace(o.tensor_board);
-  const FitReport report = trainer.fit(data, o.fit, ProgressBar{}, curves);
+  Maybe<TensorBoard> curves;
+  if (!o.tensor_board.empty()) curves.callback.emplace(o.tensor_board);
+  Maybe<Checkpoint> checkpoints;
+  if (!o.checkpoint.empty()) checkpoints.callback = Checkpoint{.dir = o.checkpoint, .every_steps = o.checkpoint_every};
+  const FitReport report = trainer.fit(data, o.fit, ProgressBar{}, curves, checkpoints);
   model.save_pretrained(o.output);
   result.update({{"steps", report.steps}, {"loss", report.loss}, {"seconds", report.seconds}, {"output", o.output}});
   if (report.stopped) {
-    std::cerr << "toller: stopped by " << report.reason << " after step " << report.steps << "; the model so far is saved in " << o.output << std::endl;
+    std::cerr << "toller: stopped by " << report.reason << " after step " << report.steps << "; the model so far is saved in "
+              << o.output << std::endl;
     result["stopped"] = report.reason;
     return result;
   }
@@ -76,10 +86,12 @@ void run(const Options& given) {
   using namespace toller;
   Options o = given;
   const at::Device device = o.compute.start();
-  check_writable(o.output);
+  check_writable(o.output, Target::folder);
   o.fit.optimizer.schedule = o.schedule == "constant" ? Schedule::constant : Schedule::linear;
   o.fit.shuffle = !o.in_order;
   o.fit.dropout = !o.no_dropout;
+  if (o.resume && o.checkpoint.empty()) throw ConfigError("R134", "--resume needs --checkpoint FOLDER");
+  if (o.resume) o.fit.resume = Resume::last(o.checkpoint);
   if (!o.late && is_late(read_model_folder(o.choice.folder())) && !o.choice.options.fresh_head)
     throw ConfigError("R133", o.choice.model + " is a late-interaction model: train it with `toller train colbert`");
   const nlohmann::json result = o.late ? train<LateInteraction, MaxSim>(o, LateInteraction{.dim = o.dimension}, device)
@@ -105,10 +117,14 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
   command->add_option("--lr", optimizer.lr, "Learning rate")->capture_default_str();
   command->add_option("--head-lr", optimizer.head_lr, "Learning rate of the head alone");
   command->add_option("--warmup", optimizer.warmup, "Steps of warm-up, or below 1 their share")->capture_default_str();
-  command->add_option("--schedule", o->schedule, "linear or constant")->check(CLI::IsMember({"linear", "constant"}))->capture_default_str();
+  command->add_option("--schedule", o->schedule, "linear or constant")
+      ->check(CLI::IsMember({"linear", "constant"}))
+      ->capture_default_str();
   command->add_option("--weight-decay", optimizer.weight_decay, "AdamW's weight decay")->capture_default_str();
-  command->add_option("--max-grad-norm", optimizer.max_grad_norm, "Largest gradient norm, 0 for no clipping")->capture_default_str();
-  command->add_option("--temperature", o->temperature, late ? "What scores are divided by (1)" : "What scores are divided by (0.05)");
+  command->add_option("--max-grad-norm", optimizer.max_grad_norm, "Largest gradient norm, 0 for no clipping")
+      ->capture_default_str();
+  command->add_option("--temperature", o->temperature,
+                      late ? "What scores are divided by (1)" : "What scores are divided by (0.05)");
   command->add_option("--seed", fit.seed, "Of order, dropout and fresh weights")->capture_default_str();
   command->add_option("--workers", fit.workers, "Threads that make batches (-1: half the cores)")->capture_default_str();
   command->add_flag("--in-order", o->in_order, "Take the rows as they are in the file");
@@ -117,13 +133,20 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
   command->add_flag("--keep-duplicates", o->keep_duplicates, "Let equal texts of other rows count as negatives");
   command->add_flag("--fresh-head", o->choice.options.fresh_head, "Start a new head, whatever the folder holds");
   command->add_option("--tensorboard", o->tensor_board, "Folder for TensorBoard's event file");
+  command->add_option("--checkpoint", o->checkpoint, "Folder for checkpoints");
+  command->add_option("--checkpoint-every", o->checkpoint_every, "Steps between them")->capture_default_str();
+  command->add_flag("--resume", o->resume, "Go on from the newest checkpoint, if there is one");
   command->add_flag("--json", o->json, "Print the result as JSON");
   if (late) {
     command->add_option("--dim", o->dimension, "Size of the vectors (128)");
-    command->add_option("--query-expansion", o->choice.options.query_expansion, "Pad queries with [MASK] to their length (true)");
+    command->add_option("--query-prefix", o->choice.options.query_prefix, "Marker token of queries, \"\" for none (\"[Q] \")");
+    command->add_option("--document-prefix", o->choice.options.document_prefix, "Marker token of documents (\"[D] \")");
+    command->add_option("--query-expansion", o->choice.options.query_expansion,
+                        "Pad queries with [MASK] to their length (true)");
   } else {
     command->add_option("--pooling", o->choice.pooling, "How token vectors become one (as saved, else mean_tokens)")
-        ->check(CLI::IsMember({"cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"}));
+        ->check(CLI::IsMember(
+            {"cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"}));
   }
   command->callback([o] {
     o->choice.options.seed = o->fit.seed;

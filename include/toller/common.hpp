@@ -2,6 +2,7 @@
 // T2. What every door opens: encoders, data, the trainer and its callbacks, evaluation.
 #pragma once
 
+#include "toller/callbacks/checkpoint.hpp"
 #include "toller/callbacks/progress_bar.hpp"
 #include "toller/callbacks/tensor_board.hpp"
 #include "toller/core/version.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "toller/callbacks/callback.hpp"
+#include "toller/train/callback.hpp"
 #include "toller/callbacks/progress_bar.hpp"
 #include "toller/callbacks/tensor_board.hpp"
 #include "toller/train/notify.hpp"

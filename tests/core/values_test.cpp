@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "toller/core/values.hpp"
 #include "toller/core/check.hpp"
 #include "toller/core/fields.hpp"
 #include "toller/core/seed.hpp"
-#include "toller/core/values.hpp"
 #include "toller/parallelism/single_device.hpp"
 
 using namespace toller;

@@ -25,7 +25,7 @@ struct Folder {
   std::string complaint() const {
     try {
       (void)read_beir(path);
-    } catch (const DataError& e) {
+    } catch (const Error& e) {
       std::string text = e.what();
       const auto at = text.find(path.string() + "/");
       return at == std::string::npos ? text : text.erase(at, path.string().size() + 1);
@@ -65,7 +65,7 @@ TEST_CASE("what is wrong with a BEIR folder is one line with file and line") {
   folder.write("corpus.jsonl", "\n");
   REQUIRE(folder.complaint() == "[R202] corpus.jsonl: the file has no rows");
   std::filesystem::remove(folder.path / "corpus.jsonl");
-  REQUIRE(folder.complaint() == "[R201] corpus.jsonl: no such file");
+  REQUIRE(folder.complaint() == "[R401] corpus.jsonl: no such file");
 }
 
 TEST_CASE("what is wrong with judgements is one line with file and line") {

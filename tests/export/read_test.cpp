@@ -74,9 +74,9 @@ TEST_CASE("Sentence Transformers 6: new spelling, longest text from the tokenize
   folder.write("sentence_bert_config.json",
                R"({"transformer_task":"feature-extraction","module_output_name":"token_embeddings"})");
   folder.write("tokenizer_config.json", R"({"model_max_length":256})");
-  folder.write(
-      "config_sentence_transformers.json",
-      R"({"model_type":"SentenceTransformer","prompts":{"document":"","query":"q: "},"default_prompt_name":null,"similarity_fn_name":"cosine"})");
+  folder.write("config_sentence_transformers.json",
+               R"({"model_type":"SentenceTransformer","prompts":{"document":"","query":"q: "},)"
+               R"("default_prompt_name":null,"similarity_fn_name":"cosine"})");
   folder.write("2_Normalize/config.json", R"({"module_input_name":"sentence_embedding"})");
   folder.write("1_Pooling/config.json",
                R"({"embedding_dimension":384,"pooling_mode":["cls","weightedmean"],"include_prompt":false})");
@@ -113,9 +113,9 @@ TEST_CASE("Sentence Transformers 6: late interaction comes out in PyLate's terms
   folder.write("tokenizer_config.json", R"({"model_max_length":256,"mask_token":"[MASK]"})");
   folder.write("tokenizer.json",
                R"({"added_tokens":[{"id":1,"content":"[unused0]"},{"id":8,"content":"[Q]"},{"id":9,"content":"[Q] "}]})");
-  folder.write(
-      "config_sentence_transformers.json",
-      R"({"model_type":"MultiVectorEncoder","prompts":{"document":"passage: ","query":"[Q] find: "},"similarity_fn_name":"maxsim"})");
+  folder.write("config_sentence_transformers.json",
+               R"({"model_type":"MultiVectorEncoder","prompts":{"document":"passage: ","query":"[Q] find: "},)"
+               R"("similarity_fn_name":"maxsim"})");
   const auto expansion = [&](const std::string& text) {
     return folder.write("sentence_bert_config.json", R"({"document_length":48,"query_expansion":)" + text + "}");
   };
@@ -171,9 +171,9 @@ TEST_CASE("PyLate: dense layers in order, what it drops is dropped") {
                                         {"pylate.models.Dense.Dense", "2_Dense"},
                                         {st5 + "Normalize", "3_Normalize"}}));
   folder.write("1_Dense/config.json", dense_config);
-  folder.write(
-      "2_Dense/config.json",
-      R"({"in_features":3,"out_features":2,"bias":true,"activation_function":"torch.nn.modules.activation.GELU","use_residual":true})");
+  folder.write("2_Dense/config.json",
+               R"({"in_features":3,"out_features":2,"bias":true,"activation_function":"torch.nn.modules.activation.GELU",)"
+               R"("use_residual":true})");
   write_safetensors(folder.path() / "1_Dense/model.safetensors", {{"linear.weight", at::rand({3, 4})}});
   write_safetensors(
       folder.path() / "2_Dense/model.safetensors",
@@ -221,7 +221,7 @@ TEST_CASE("folders that are wrong give one line") {
   const auto expect = [&](const std::string& message) { REQUIRE_THROWS_WITH(read_model_folder(path), message); };
   const std::string json = (path / "modules.json").string();
   REQUIRE_THROWS_WITH(read_model_folder(path / "none"), "[R401] " + (path / "none").string() + ": is not a folder");
-  expect("[R401] " + (path / "config.json").string() + ": No such file or directory");
+  expect("[R401] " + (path / "config.json").string() + ": no such file");
   folder.write("modules.json", "{}");
   expect("[R801] " + json + ": expected a list of modules");
   folder.write("modules.json", "[{\"path\":\"\"}]");
@@ -239,7 +239,7 @@ TEST_CASE("folders that are wrong give one line") {
 
   folder.write("modules.json", modules({{st5 + "Transformer", ""}, {st5 + "Dense", "1_Dense"}}));
   const auto dense = path / "1_Dense";
-  expect("[R401] " + (dense / "config.json").string() + ": No such file or directory");
+  expect("[R401] " + (dense / "config.json").string() + ": no such file");
   folder.write("1_Dense/config.json", R"({"in_features":0,"out_features":3})");
   expect("[R804] " + (dense / "config.json").string() + ": expected in_features and out_features of 1 or more");
   folder.write("1_Dense/config.json", R"({"in_features":4,"out_features":3,"use_residual":true})");

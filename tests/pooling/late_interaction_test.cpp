@@ -84,6 +84,7 @@ TEST_CASE("what contradicts the folder is refused") {
   REQUIRE_THROWS_WITH((LateInteraction{.layers = {{.out = 4}}}.bind(8, saved)), Catch::Matchers::StartsWith("[R322] "));
   REQUIRE_THROWS_WITH(LateInteraction{}.bind(8, FolderModules{{"Pooling"}, {"Normalize"}}),
                       Catch::Matchers::StartsWith("[R803] "));
+  REQUIRE_THROWS_AS(LateInteraction{}.bind(8, FolderModules{{"Pooling"}, {"Normalize"}}), FileError);
   FolderModules dense_embedder = saved;
   dense_embedder.insert(dense_embedder.begin(), {"Pooling"});
   REQUIRE_THROWS_WITH(LateInteraction{}.bind(8, dense_embedder), Catch::Matchers::StartsWith("[R320] "));

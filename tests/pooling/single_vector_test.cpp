@@ -124,6 +124,7 @@ TEST_CASE("a folder of another kind is refused with both named") {
   REQUIRE_THROWS_WITH(MeanPooling{}.bind(4, FolderModules{}),
                       "[R803] the folder has no Pooling module, so no MeanPooling: pass .fresh_head = true to start one");
   REQUIRE_THROWS_WITH(MeanPooling{.head = {{.out = 2}}}.bind(4, mean), Catch::Matchers::StartsWith("[R803] "));
+  REQUIRE_THROWS_AS(MeanPooling{.head = {{.out = 2}}}.bind(4, mean), FileError);
   REQUIRE_THROWS_WITH(MeanPooling{}.bind(4, FolderModules{mean[0], {"LayerNorm"}}),
                       "[R321] the folder has a LayerNorm module where a Dense one is expected");
   FolderModules both = mean;

@@ -91,9 +91,9 @@ TEST_CASE("a file that can't be opened is named, with the reason") {
   const Scratch scratch;
   std::filesystem::create_directory("folder");
   CHECK_THROWS_AS(read_jsonl<Pair>("none.jsonl"), DataError);
-  CHECK_THROWS_WITH(read_jsonl<Pair>("none.jsonl"), "[R201] none.jsonl: no such file");
-  CHECK_THROWS_WITH(read_jsonl<Pair>("folder"), "[R201] folder: expected a file, found a folder");
-  CHECK_THROWS_WITH(read_jsonl<Pair>("/dev/null"), "[R201] /dev/null: expected a file on disk, found a pipe or device");
+  CHECK_THROWS_WITH(read_jsonl<Pair>("none.jsonl"), "[R401] none.jsonl: no such file");
+  CHECK_THROWS_WITH(read_jsonl<Pair>("folder"), "[R401] folder: expected a file, found a folder");
+  CHECK_THROWS_WITH(read_jsonl<Pair>("/dev/null"), "[R401] /dev/null: expected a file on disk, found a pipe or device");
   CHECK_THROWS_WITH(read_jsonl<Pair>(Scratch::write("empty.jsonl", "")), "[R202] empty.jsonl: the file has no rows");
   CHECK_THROWS_WITH(read_jsonl<Pair>(Scratch::write("blank.jsonl", "\n \r\n\n")), "[R202] blank.jsonl: the file has no rows");
 }

@@ -47,7 +47,7 @@ TEST_CASE("negatives are numbered columns, and empty ones are none") {
 
 TEST_CASE("what is wrong with a tab-separated file is said with the line") {
   const Scratch scratch;
-  CHECK_THROWS_WITH(read_tsv<Pair>("none.tsv"), "[R201] none.tsv: no such file");
+  CHECK_THROWS_WITH(read_tsv<Pair>("none.tsv"), "[R401] none.tsv: no such file");
   CHECK_THROWS_WITH(all<Pair>(""), "[R202] t.tsv: the file has no rows");
   CHECK_THROWS_WITH(all<Pair>("query\tpositive\n"), "[R202] t.tsv: the file has no rows");
   CHECK_THROWS_WITH(

@@ -18,8 +18,12 @@ std::vector<std::string> documents() {
   return texts;
 }
 
-at::Tensor text_vectors(const Embeddings& e, std::int64_t i) { return e.values[i]; }
-at::Tensor text_vectors(const MultiVector& v, std::int64_t i) { return v.slice(i, i + 1).values; }
+at::Tensor text_vectors(const Embeddings& e, std::int64_t i) {
+  return e.values[i];
+}
+at::Tensor text_vectors(const MultiVector& v, std::int64_t i) {
+  return v.slice(i, i + 1).values;
+}
 
 template <class M>
 void alone_as_together(const M& model) {
@@ -80,9 +84,9 @@ TEST_CASE("late interaction writes queries and documents as PyLate does") {
 }
 
 TEST_CASE("a folder without a head is an error unless a fresh one is asked for") {
-  REQUIRE_THROWS_WITH(Dense::from_pretrained(tiny_folder()),
-                      "[R803] " + tiny_folder().string() + " has no modules.json, so it holds no MeanPooling head: pass "
-                      ".fresh_head = true (--fresh-head) to start one");
+  REQUIRE_THROWS_WITH(Dense::from_pretrained(tiny_folder()), "[R803] " + tiny_folder().string() +
+                                                                 " has no modules.json, so it holds no MeanPooling head: pass "
+                                                                 ".fresh_head = true (--fresh-head) to start one");
 }
 
 TEST_CASE("the same seed starts the same head, another one another") {

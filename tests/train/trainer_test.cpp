@@ -12,7 +12,9 @@ namespace {
 using Dense = Model<Bert, MeanPooling>;
 using Colbert = Model<Bert, LateInteraction>;
 
-Dense tiny_dense() { return Dense::from_pretrained(tiny_folder(), {}, {.fresh_head = true}); }
+Dense tiny_dense() {
+  return Dense::from_pretrained(tiny_folder(), {}, {.fresh_head = true});
+}
 Colbert tiny_colbert() {
   return Colbert::from_pretrained(tiny_folder(), {.dim = 16}, {.fresh_head = true, .query_length = 12, .document_length = 24});
 }
@@ -25,7 +27,8 @@ std::vector<at::Tensor> weights(const auto& model) {
 }
 
 bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
 }
 
 struct Recorder {
@@ -120,7 +123,8 @@ TEST_CASE("a loss that is not finite names its step and leaves the weights as th
                 }};
   Recorder heard;
   Trainer trainer{model, Contrastive<Cosine>{}};
-  REQUIRE_THROWS_WITH(trainer.fit(tiny_pairs(), quick, poison, heard), Catch::Matchers::StartsWith("[R501] the loss of step 3 is"));
+  REQUIRE_THROWS_WITH(trainer.fit(tiny_pairs(), quick, poison, heard),
+                      Catch::Matchers::StartsWith("[R501] the loss of step 3 is"));
   const auto after = weights(model);
   for (std::size_t i = 0; i < before.size(); ++i) REQUIRE(at::allclose(before[i], after[i], 0, 0, /*equal_nan=*/true));
   REQUIRE(heard.steps.size() == 2);

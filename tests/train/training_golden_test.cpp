@@ -36,7 +36,8 @@ void compare_run(const std::string& file, M model, Loss loss) {
   const nlohmann::json run = golden_json("training/" + file);
   const auto& h = run["hyperparameters"];
   FitOptions options{.batch_size = h["batch"].get<std::int64_t>(), .shuffle = false, .dropout = false};
-  options.optimizer = {.lr = h["lr"], .weight_decay = h["weight_decay"], .max_grad_norm = h["max_grad_norm"], .warmup = h["warmup_steps"]};
+  options.optimizer = {
+      .lr = h["lr"], .weight_decay = h["weight_decay"], .max_grad_norm = h["max_grad_norm"], .warmup = h["warmup_steps"]};
   Recorder recorder;
   Trainer trainer{model, loss};
   const FitReport report = trainer.fit(rows_in_order(run), options, recorder);
@@ -63,8 +64,10 @@ void compare_run(const std::string& file, M model, Loss loss) {
     const at::Tensor flat = weight.reshape(-1).to(at::kDouble);
     CHECK(std::abs(flat.mean().item<double>() - expected["mean"].get<double>()) <= 1e-6);
     CHECK(std::abs(flat.std(false).item<double>() - expected["std"].get<double>()) <= 1e-6);
-    for (std::size_t i = 0; i < expected["flat_index"].size(); ++i)
-      CHECK(std::abs(flat[expected["flat_index"][i].get<std::int64_t>()].item<double>() - expected["after"][i].get<double>()) <= 1e-6);
+    for (std::size_t i = 0; i < expected["flat_index"].size(); ++i) {
+      const auto at = expected["flat_index"][i].get<std::int64_t>();
+      CHECK(std::abs(flat[at].item<double>() - expected["after"][i].get<double>()) <= 1e-6);
+    }
   }
 }
 

@@ -51,7 +51,7 @@ concept TextPreprocessor = requires(const P& preprocess, std::string_view text, 
 /// Shapes   relevance.positive[i] = i, owner [M], query_hash [B], document_hash [M]: `hash_text` of the raw texts.
 /// Errors   those of the preprocessor, and R227.
 template <std::ranges::forward_range Records, TextPreprocessor Preprocess>
-  requires PairRecord<std::ranges::range_value_t<Records>>
+requires PairRecord<std::ranges::range_value_t<Records>>
 [[nodiscard]] RetrievalBatch collate_retrieval(const Records& records, const Preprocess& preprocess,
                                                std::vector<std::int64_t> rows = {});
 
@@ -122,8 +122,9 @@ inline TokenBatch collate(std::span<const TokenizedText> texts) {
 }
 
 template <std::ranges::forward_range Records, TextPreprocessor Preprocess>
-  requires PairRecord<std::ranges::range_value_t<Records>>
-RetrievalBatch collate_retrieval(const Records& records, const Preprocess& preprocess, std::vector<std::int64_t> rows) {
+requires PairRecord<std::ranges::range_value_t<Records>> RetrievalBatch collate_retrieval(const Records& records,
+                                                                                          const Preprocess& preprocess,
+                                                                                          std::vector<std::int64_t> rows) {
   detail::RetrievalTexts<Preprocess> all{preprocess};
   std::vector<std::int64_t> positive;
   for (const auto& record : records) all.add_query(record.query);
@@ -150,15 +151,14 @@ RetrievalBatch collate_retrieval(const Records& records, const Preprocess& prepr
 }
 
 inline TokenBatch pin_memory(TokenBatch batch) {
-  for (at::Tensor* t : {&batch.ids, &batch.positions, &batch.types, &batch.attended, &batch.scored})
-    *t = t->pin_memory();
+  for (at::Tensor* t : {&batch.ids, &batch.positions, &batch.types, &batch.attended, &batch.scored}) *t = t->pin_memory();
   return batch;
 }
 
 inline RetrievalBatch pin_memory(RetrievalBatch batch) {
   batch.tokens = pin_memory(std::move(batch.tokens));
-  for (at::Tensor* t : {&batch.relevance.positive, &batch.relevance.owner, &batch.relevance.query_hash,
-                        &batch.relevance.document_hash})
+  for (at::Tensor* t :
+       {&batch.relevance.positive, &batch.relevance.owner, &batch.relevance.query_hash, &batch.relevance.document_hash})
     *t = t->pin_memory();
   return batch;
 }

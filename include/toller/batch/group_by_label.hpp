@@ -21,8 +21,7 @@ namespace toller {
 /// Source   GroupByLabelBatchSampler of Sentence Transformers 5.3: the same batches for the same seed.
 class GroupByLabel {
 public:
-  GroupByLabel(const std::vector<std::int64_t>& labels, std::int64_t batch_size, std::uint64_t seed = 0,
-               bool drop_last = false)
+  GroupByLabel(const std::vector<std::int64_t>& labels, std::int64_t batch_size, std::uint64_t seed = 0, bool drop_last = false)
       : size_(std::ssize(labels)), batch_size_(batch_size), seed_(seed), drop_last_(drop_last) {
     if (batch_size < 4 || batch_size % 2 != 0)
       throw ConfigError("R224", detail::cat("sampler: expected an even batch size of at least 4, got ", batch_size));
@@ -38,16 +37,14 @@ public:
       if (!group.empty()) groups_.push_back(std::move(group));
     }
     if (groups_.size() < 2)
-      throw DataError("R225", detail::cat("sampler: expected two labels with two rows each, got ", groups_.size(), " in ",
-                                          size_, " rows"));
+      throw DataError(
+          "R225", detail::cat("sampler: expected two labels with two rows each, got ", groups_.size(), " in ", size_, " rows"));
   }
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t batches(std::int64_t epoch) const { return std::ssize(*plan(epoch)); }
   [[nodiscard]] std::vector<std::int64_t> rows(std::int64_t epoch, std::int64_t k) const {
-    const auto batches = plan(epoch);
-    detail::expect_batch(epoch, k, std::ssize(*batches));
-    return (*batches)[static_cast<std::size_t>(k)];
+    return detail::batch_of(*plan(epoch), epoch, k);
   }
 
 private:

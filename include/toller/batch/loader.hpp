@@ -97,16 +97,16 @@ private:
   std::int64_t window_ = 1;
   bool started_ = false;
 
-  std::mutex mutex_{};                         // guards all below; `epoch_`, `give_`, `end_` change on the caller's thread only
-  std::condition_variable_any work_{};         // a place became free for a worker
-  std::condition_variable made_{};             // a batch became ready
+  std::mutex mutex_{};                  // guards all below; `epoch_`, `give_`, `end_` change on the caller's thread only
+  std::condition_variable_any work_{};  // a place became free for a worker
+  std::condition_variable made_{};      // a batch became ready
   std::int64_t epoch_ = 0;
-  std::int64_t give_ = 0;                      // the batch that next() gives
-  std::int64_t claim_ = 0;                     // the batch that a worker takes up
-  std::int64_t end_ = 0;                       // batches in the epoch
-  std::uint64_t generation_ = 0;               // of seeks: what was begun before the last one is dropped
+  std::int64_t give_ = 0;         // the batch that next() gives
+  std::int64_t claim_ = 0;        // the batch that a worker takes up
+  std::int64_t end_ = 0;          // batches in the epoch
+  std::uint64_t generation_ = 0;  // of seeks: what was begun before the last one is dropped
   std::map<std::int64_t, Made> ready_{};
-  std::vector<std::jthread> threads_{};        // last: they end before the rest does
+  std::vector<std::jthread> threads_{};  // last: they end before the rest does
 };
 
 template <class Batch>

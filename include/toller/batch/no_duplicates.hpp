@@ -35,9 +35,7 @@ public:
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
   [[nodiscard]] std::int64_t batches(std::int64_t epoch) const { return std::ssize(*plan(epoch)); }
   [[nodiscard]] std::vector<std::int64_t> rows(std::int64_t epoch, std::int64_t k) const {
-    const auto batches = plan(epoch);
-    detail::expect_batch(epoch, k, std::ssize(*batches));
-    return (*batches)[static_cast<std::size_t>(k)];
+    return detail::batch_of(*plan(epoch), epoch, k);
   }
 
 private:

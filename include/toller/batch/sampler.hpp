@@ -71,6 +71,12 @@ inline void expect_batch(std::int64_t epoch, std::int64_t k, std::int64_t batche
     throw ConfigError("R226", cat("sampler: no batch ", k, " in epoch ", epoch, " of ", batches, " batches"));
 }
 
+/// Batch k of an epoch's plan.
+[[nodiscard]] inline std::vector<std::int64_t> batch_of(const Batches& plan, std::int64_t epoch, std::int64_t k) {
+  expect_batch(epoch, k, std::ssize(plan));
+  return plan[static_cast<std::size_t>(k)];
+}
+
 inline void expect_rows(std::int64_t rows, std::int64_t batch_size, bool drop_last) {
   if (batch_size < 1) throw ConfigError("R221", cat("sampler: expected a batch size of at least 1, got ", batch_size));
   if (rows < 1) throw DataError("R222", "sampler: the dataset has no rows");
@@ -88,8 +94,7 @@ inline void expect_rows(std::int64_t rows, std::int64_t batch_size, bool drop_la
 /// Source   the orders of torch.utils.data.RandomSampler with a generator seeded seed + epoch.
 class BatchSampler {
 public:
-  BatchSampler(std::int64_t size, std::int64_t batch_size, std::uint64_t seed = 0, bool shuffle = true,
-               bool drop_last = false)
+  BatchSampler(std::int64_t size, std::int64_t batch_size, std::uint64_t seed = 0, bool shuffle = true, bool drop_last = false)
       : size_(size), batch_size_(batch_size), seed_(seed), shuffle_(shuffle), drop_last_(drop_last) {
     detail::expect_rows(size, batch_size, drop_last);
   }

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "toller/callbacks/callback.hpp"
+#include "toller/train/callback.hpp"
 
 namespace toller {
 

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "toller/callbacks/callback.hpp"
+#include "toller/train/callback.hpp"
 #include "toller/callbacks/detail/tf_events.hpp"
 #include "toller/core/error.hpp"
 

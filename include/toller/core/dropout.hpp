@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "toller/core/dropout_hash.hpp"
 #include "toller/core/seed.hpp"
 
 namespace toller {
@@ -22,13 +23,11 @@ namespace toller {
   const std::int64_t width = x.size(1);
   at::Tensor mask = x.new_empty({x.size(0), width}, at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
   float* out = mask.data_ptr<float>();
-  const float scale = static_cast<float>(1 / (1 - p));
-  for (const std::uint64_t row : row_keys) {
-    const std::uint64_t seed = mix_seed(key, site, row);
-    for (std::int64_t f = 0; f < width; ++f) {
-      const double uniform = static_cast<double>(mix_seed(seed, f) >> 11) * 0x1p-53;
-      *out++ = uniform < p ? 0.0F : scale;
-    }
+  const detail::DropoutRate rate(p);
+  for (const std::uint64_t row_key : row_keys) {
+    const detail::DropoutRow row = detail::dropout_row(mix_seed(key, site, row_key), 0, 0);
+    for (std::int64_t f = 0; f < width; ++f)
+      *out++ = detail::dropout_bits(row, static_cast<std::uint32_t>(f)) < rate.threshold ? 0.0F : rate.scale;
   }
   return x.mul(mask.to(x.device(), x.scalar_type()));
 }

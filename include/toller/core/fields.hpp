@@ -73,8 +73,10 @@ void print_value(std::ostream& out, const T& value) {
     });
     out << '}';
   } else if constexpr (is_optional<T>::value) {
-    if (value) print_value(out, *value);
-    else out << "none";
+    if (value)
+      print_value(out, *value);
+    else
+      out << "none";
   } else if constexpr (is_vector<T>::value) {
     out << '[';
     for (std::size_t i = 0; i < value.size(); ++i) {

@@ -15,7 +15,9 @@
 namespace toller {
 
 /// The processor.
-[[nodiscard]] inline at::Device cpu() { return at::Device(at::kCPU); }
+[[nodiscard]] inline at::Device cpu() {
+  return at::Device(at::kCPU);
+}
 /// The CUDA device of that number.
 [[nodiscard]] inline at::Device cuda(int index = 0) {
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));

@@ -13,7 +13,7 @@
 
 #include "toller/core/error.hpp"
 #include "toller/evaluate/metrics.hpp"
-#include "toller/text/mapped_file.hpp"
+#include "toller/text/line_file.hpp"
 
 namespace toller {
 
@@ -29,9 +29,9 @@ struct RetrievalData {
 /// Reads `corpus.jsonl`, `queries.jsonl` and `qrels/<split>.tsv` of a folder. A document's text is its title, a space and its
 /// text, without space at the ends.
 ///
-/// Errors   DataError, naming `file:line`: R201 (no such file), R202 (no rows), R265 (not a JSON object, or invalid UTF-8),
-///          R266 (a field is missing or no text), R267 (an id twice), R268 (a line of the qrels that is not
-///          query, document, grade; or a query that the folder does not have).
+/// Errors   FileError R401: no such file. DataError, naming `file:line`: R202 (no rows), R265 (not a JSON object, or
+///          invalid UTF-8), R266 (a field is missing or no text), R267 (an id twice), R268 (a line of the qrels that is
+///          not query, document, grade; or a query that the folder does not have).
 [[nodiscard]] RetrievalData read_beir(const std::filesystem::path& folder, std::string_view split = "test");
 
 namespace detail {

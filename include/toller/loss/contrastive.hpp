@@ -42,7 +42,7 @@ enum class Partition { joint, per_direction };
 template <Similarity S, class Negatives = InBatchNegatives>
 struct Contrastive {
   static_assert(std::is_same_v<Negatives, InBatchNegatives> || std::is_same_v<Negatives, CrossDeviceNegatives>,
-                "[toller C107] negatives are InBatchNegatives or CrossDeviceNegatives. loss/README.md");
+                "[toller C110] negatives are InBatchNegatives or CrossDeviceNegatives. loss/README.md");
   static constexpr bool in_batch_negatives = true;
   static constexpr bool cross_device = std::is_same_v<Negatives, CrossDeviceNegatives>;
   static constexpr std::string_view name = cross_device ? "Contrastive across devices" : "Contrastive";

@@ -11,10 +11,11 @@ namespace toller {
 
 /// Pooled sides and a target in, one number out. Pure: it sees no model, tokenizer or process group.
 ///
-/// `input_type` is what it compares; `target_type` what it needs to know of the batch; `in_batch_negatives` whether other rows of
-/// the batch change a row's loss; `cross_device` whether other ranks' documents are.
+/// `input_type` is what it compares; `target_type` what it needs to know of the batch; `in_batch_negatives` whether other rows
+/// of the batch change a row's loss; `cross_device` whether other ranks' documents are.
 template <class L>
-concept LossPolicy = Spec<L> && requires(const L& loss, const typename L::input_type& side, const typename L::target_type& target) {
+concept LossPolicy = Spec<L> &&
+    requires(const L& loss, const typename L::input_type& side, const typename L::target_type& target) {
   { loss(side, side, target) } -> std::same_as<LossValue>;
   { L::in_batch_negatives } -> std::convertible_to<bool>;
   { L::cross_device } -> std::convertible_to<bool>;

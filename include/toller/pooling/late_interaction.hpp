@@ -47,8 +47,9 @@ private:
 /// Shapes   [T, H] -> MultiVector [T', D].
 /// Types    vectors in float32; the projection follows autocast.
 /// Masks    tokens with `scored` false are dropped before the projection.
-/// Errors   ConfigError R803 (no head), R320 (a pooling to one vector), R321, R322 (contradiction), R323, R324; ShapeError
-/// R301. Source   Khattab and Zaharia 2020, "ColBERT".
+/// Errors   FileError R803 (no head); ConfigError R320 (a pooling to one vector), R321, R322 (contradiction), R323, R324;
+///          ShapeError R301.
+/// Source   Khattab and Zaharia 2020, "ColBERT".
 struct LateInteraction {
   static constexpr std::string_view name = "LateInteraction";
   using output_type = MultiVector;
@@ -88,8 +89,7 @@ inline BoundLateInteraction LateInteraction::bind(std::int64_t hidden, const Fol
     if (module.type != "Pooling" && module.type != "Normalize") dense.push_back(module);
   }
   if (dense.empty())
-    throw ConfigError("R803",
-                      "the folder has no Dense module, so no LateInteraction head: pass .fresh_head = true to start one");
+    throw FileError("R803", "the folder has no Dense module, so no LateInteraction head: pass .fresh_head = true to start one");
   if (one_vector)
     throw ConfigError("R320",
                       "the folder pools each text to one vector, LateInteraction keeps one for each token: "

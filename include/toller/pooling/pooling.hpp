@@ -29,14 +29,14 @@ concept BoundPooling = requires(B& bound, const B& fixed, const TokenEmbeddings&
 
 /// A pooling spec: says what it gives, and makes the bound pooling fresh or from a saved folder's modules.
 ///
-/// `bind(H, seed)` makes fresh weights. `bind(H, modules)` takes the saved ones; fields of the spec that are empty are as saved,
-/// a field that contradicts the folder is a ConfigError, and a folder that lacks the head is one too (R803).
+/// `bind(H, seed)` makes fresh weights. `bind(H, modules)` takes the saved ones; fields of the spec that are empty are as
+/// saved, a field that contradicts the folder is a ConfigError, and a folder that lacks the head is a FileError (R803).
 template <class P>
 concept PoolingPolicy = Spec<P> && PooledValue<typename P::output_type> &&
-                        requires(const P& pooling, std::int64_t hidden, std::uint64_t seed, const FolderModules& modules) {
-                          { pooling.bind(hidden, seed) } -> BoundPooling<typename P::output_type>;
-                          { pooling.bind(hidden, modules) } -> BoundPooling<typename P::output_type>;
-                        };
+    requires(const P& pooling, std::int64_t hidden, std::uint64_t seed, const FolderModules& modules) {
+  { pooling.bind(hidden, seed) } -> BoundPooling<typename P::output_type>;
+  { pooling.bind(hidden, modules) } -> BoundPooling<typename P::output_type>;
+};
 
 /// The bound type of a pooling spec.
 template <PoolingPolicy P>

@@ -52,8 +52,8 @@ private:
 /// Shapes   [T, H] -> Embeddings [N, D].
 /// Types    reduced in float32; the head follows autocast.
 /// Masks    tokens with `attended` false do not count. A text without tokens gives zeros (MaxPooling: -1e9), never NaN.
-/// Errors   ConfigError R803 (no pooling or no head), R320 (another pooling), R321, R322 (contradiction), R323, R324;
-///          ShapeError R301.
+/// Errors   FileError R803 (no pooling or no head); ConfigError R320 (another pooling), R321, R322 (contradiction), R323,
+///          R324; ShapeError R301.
 template <Reduction Reduce>
 struct SingleVector {
   static constexpr std::string_view name = Reduce::name;
@@ -116,8 +116,8 @@ BoundSingleVector<Reduce> SingleVector<Reduce>::bind(std::int64_t hidden, const 
       throw ConfigError("R320",
                         detail::cat("the folder has no Pooling module but ", modules.front().type, ", as a ColBERT has; ", name,
                                     " gives one vector a text: pass .fresh_head = true to start it"));
-    throw ConfigError("R803",
-                      detail::cat("the folder has no Pooling module, so no ", name, ": pass .fresh_head = true to start one"));
+    throw FileError("R803",
+                    detail::cat("the folder has no Pooling module, so no ", name, ": pass .fresh_head = true to start one"));
   }
   detail::expect_pooling(modules.front(), Reduce::key, name);
   const bool normalized = modules.back().type == "Normalize";
@@ -126,7 +126,7 @@ BoundSingleVector<Reduce> SingleVector<Reduce>::bind(std::int64_t hidden, const 
     throw ConfigError("R322", detail::cat(name, ": normalize is ", *normalize ? "true" : "false", ", in the folder it is not"));
   const std::vector<DenseLayer> layers = saved.specs();
   if (!head.empty() && layers.empty())
-    throw ConfigError("R803", detail::cat("the folder has no head behind its pooling: pass .fresh_head = true to start one"));
+    throw FileError("R803", "the folder has no head behind its pooling: pass .fresh_head = true to start one");
   if (!head.empty() &&
       !(head.size() == layers.size() && std::equal(head.begin(), head.end(), layers.begin(), same_spec<DenseLayer>)))
     throw ConfigError("R322", detail::cat(name, ": the head asked for is not that of the folder; leave it empty"));

@@ -9,8 +9,8 @@
 
 namespace toller {
 
-/// Which type computes. `guard(device)` is held during the forward pass and switches autocast; `backward(loss)` runs it, scaled or
-/// not; `step(update)` calls `update()` unless the gradients overflowed, and says whether it did.
+/// Which type computes. `guard(device)` is held during the forward pass and switches autocast; `backward(loss)` runs it, scaled
+/// or not; `step(update)` calls `update()` unless the gradients overflowed, and says whether it did.
 template <class P>
 concept PrecisionPolicy = Spec<P> && requires(P& precision, const at::Tensor& loss, at::Device device, void (*update)()) {
   precision.guard(device);

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "toller/core/error.hpp"
-#include "toller/core/mapped_bytes.hpp"
+#include "toller/core/mapped_file.hpp"
 
 namespace toller {
 
@@ -51,7 +51,7 @@ constexpr std::string_view json_kind() {
 ///
 /// Errors   FileError R401: missing or not readable. R410: not JSON; names the line and column.
 [[nodiscard]] inline nlohmann::json read_json_file(const std::filesystem::path& path) {
-  const MappedBytes file(path);
+  const MappedFile file(path);
   try {
     return nlohmann::json::parse(file.bytes());
   } catch (const nlohmann::json::exception& error) {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "toller/core/error.hpp"
-#include "toller/core/mapped_bytes.hpp"
+#include "toller/core/mapped_file.hpp"
 #include "toller/store/dtypes.hpp"
 #include "toller/store/json_file.hpp"
 
@@ -82,7 +82,7 @@ private:
   static constexpr std::uint64_t longest_header = 100'000'000;  // the reference's limit
   static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-  explicit SafetensorsFile(const std::filesystem::path& path) : mapping_(std::make_shared<MappedBytes>(path)) {
+  explicit SafetensorsFile(const std::filesystem::path& path) : mapping_(std::make_shared<MappedFile>(path)) {
     const std::string_view bytes = mapping_->bytes();
     if (bytes.size() < 8) fail("R402", detail::cat("not a safetensors file: ", bytes.size(), " bytes, expected at least 8"));
     std::uint64_t length = 0;
@@ -202,7 +202,7 @@ private:
     fail(code, detail::cat("tensor ", detail::in_quotes(tensor), ": ", what));
   }
 
-  std::shared_ptr<MappedBytes> mapping_;
+  std::shared_ptr<MappedFile> mapping_;
   std::uint64_t data_offset_ = 0;
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t> index_;

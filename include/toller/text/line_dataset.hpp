@@ -4,6 +4,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <initializer_list>
@@ -15,7 +16,7 @@
 #include <utility>
 
 #include "toller/core/error.hpp"
-#include "toller/text/mapped_file.hpp"
+#include "toller/text/line_file.hpp"
 #include "toller/text/record_fields.hpp"
 
 namespace toller {
@@ -79,6 +80,19 @@ private:
   const D* data_ = nullptr;
   std::ptrdiff_t at_ = 0;
 };
+
+/// Calls `take` with `NAME_1`, `NAME_2`, ... of the given name, else of each usual one, until it finds no such column.
+template <class Take>
+void take_columns(std::string_view given, std::initializer_list<std::string_view> usual, const Take& take) {
+  const auto take_all = [&](std::string_view name) {
+    for (int i = 1; take(cat(name, "_", i)); ++i) {
+    }
+  };
+  if (!given.empty())
+    take_all(given);
+  else
+    std::for_each(usual.begin(), usual.end(), take_all);
+}
 
 inline void expect_utf8(std::string_view line, const RowPlace& place) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(line.data());

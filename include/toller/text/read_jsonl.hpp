@@ -2,7 +2,6 @@
 // T0. JSON Lines files as datasets.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -29,8 +28,8 @@ using JsonlDataset = LineDataset<Record, detail::JsonFormat>;
 ///
 ///   auto pairs = toller::read_jsonl<toller::Pair>("train.jsonl", {.query = "question"});
 ///
-/// Errors   DataError R201: no such file; R202: no rows; R203: malformed JSON; R204: a field is missing; R205: a field of
-///          another type; R206: invalid UTF-8; R207: lists that differ in length. All name `file:line`.
+/// Errors   FileError R401: no such file. DataError R202: no rows; R203: malformed JSON; R204: a field is missing; R205: a
+///          field of another type; R206: invalid UTF-8; R207: lists that differ in length. All name `file:line`.
 template <class Record>
 [[nodiscard]] JsonlDataset<Record> read_jsonl(const std::filesystem::path& path, ReadOptions fields = {});
 
@@ -151,12 +150,7 @@ inline std::vector<std::string> JsonRow::texts_or_columns(std::string_view given
     known = known || found.value;
     return found.value != nullptr;
   };
-  const auto take_columns = [&](std::string_view base) {
-    for (int i = 1; take(cat(base, "_", i)); ++i) {
-    }
-  };
-  if (!given.empty()) take_columns(given);
-  else std::for_each(usual.begin(), usual.end(), take_columns);
+  take_columns(given, usual, take);
   if (!known) fail_missing(given, usual, columns());
   return texts;
 }

@@ -41,9 +41,9 @@ struct TsvOptions {
 ///
 ///   auto pairs = toller::read_tsv<toller::Pair>("train.tsv", {.header = false, .columns = {"", "query", "positive"}});
 ///
-/// Errors   DataError R201: no such file; R202: no rows; R204: no such column; R205: not a number; R206: invalid UTF-8;
-///          R208: a row with more or fewer columns than the header or `columns`. ConfigError R209: neither header nor
-///          columns, or both.
+/// Errors   FileError R401: no such file. DataError R202: no rows; R204: no such column; R205: not a number; R206: invalid
+///          UTF-8; R208: a row with more or fewer columns than the header or `columns`. ConfigError R209: neither header
+///          nor columns, or both.
 template <class Record>
 [[nodiscard]] TsvDataset<Record> read_tsv(const std::filesystem::path& path, TsvOptions options = {});
 
@@ -152,12 +152,7 @@ inline std::vector<std::string> TsvRow::texts_or_columns(std::string_view given,
     return found.has_value();
   };
   if (take(find(given, usual))) return texts;
-  const auto take_columns = [&](std::string_view base) {
-    for (int i = 1; take(find(cat(base, "_", i))); ++i) {
-    }
-  };
-  if (!given.empty()) take_columns(given);
-  else std::for_each(usual.begin(), usual.end(), take_columns);
+  take_columns(given, usual, [&](const std::string& name) { return take(find(name)); });
   if (!known) fail_missing(given, usual, columns());
   return texts;
 }

@@ -36,10 +36,10 @@ struct ReadOptions {
   std::string second{};
 };
 
-// How a record is read from a row. For a record of your own, write `read_fields` beside it, in its namespace. A row has
-// `text`, `optional_text`, `integer`, `number`, and where the file can hold lists `texts`, `numbers`; each takes the given
-// name and the usual ones, and throws DataError with the row's place.
-
+/// Fills a record from a row. For a record of your own, write `read_fields` beside it, in its namespace.
+///
+/// A row has `text`, `optional_text`, `integer`, `number`, and where the file can hold lists `texts`, `numbers`; each takes the
+/// given name and the usual ones, and throws DataError with the row's place.
 template <class Row>
 void read_fields(Text& record, const Row& row, const ReadOptions& names) {
   record.text = row.text(names.text, {"text"});

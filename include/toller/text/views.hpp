@@ -34,7 +34,7 @@ using record_t = std::remove_cvref_t<ranges::range_reference_t<const std::remove
 /// A sized random-access range of records: an opened file, a vector, or a range-v3 transform or concat of them.
 template <class D>
 concept Dataset = ranges::random_access_range<const std::remove_reference_t<D>> &&
-                  ranges::sized_range<const std::remove_reference_t<D>> && std::is_class_v<record_t<D>>;
+    ranges::sized_range<const std::remove_reference_t<D>> && std::is_class_v<record_t<D>>;
 
 /// Rows of a dataset. Shapes: as a signed number.
 template <Dataset D>
@@ -85,14 +85,14 @@ private:
 
 /// The rows for which `predicate(record)` holds, evaluated once, now.
 template <class D, class Predicate>
-  requires Dataset<D> && std::predicate<Predicate&, const record_t<D>&>
-[[nodiscard]] Selection<ranges::views::all_t<D>> keep_if(D&& dataset, Predicate predicate);
+requires Dataset<D> && std::predicate < Predicate&, const record_t<D>
+& > [[nodiscard]] Selection<ranges::views::all_t<D>> keep_if(D&& dataset, Predicate predicate);
 
 /// The rows whose texts are not all equal to those of an earlier row, evaluated once, now; exact, not by hash alone.
 ///
 /// Cost     one pass, 16 bytes a row while it runs; rows with equal hashes are read again.
 template <class D>
-  requires Dataset<D>
+requires Dataset<D>
 [[nodiscard]] Selection<ranges::views::all_t<D>> distinct(D&& dataset);
 
 template <class Record, class Visit>
@@ -127,8 +127,8 @@ std::vector<std::string> texts_of(const Record& record) {
 }  // namespace detail
 
 template <class D, class Predicate>
-  requires Dataset<D> && std::predicate<Predicate&, const record_t<D>&>
-Selection<ranges::views::all_t<D>> keep_if(D&& dataset, Predicate predicate) {
+requires Dataset<D> && std::predicate < Predicate&, const record_t<D>
+& > Selection<ranges::views::all_t<D>> keep_if(D&& dataset, Predicate predicate) {
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < rows_of(dataset); ++i)
     if (std::invoke(predicate, row_of(dataset, i))) rows.push_back(i);
@@ -136,8 +136,7 @@ Selection<ranges::views::all_t<D>> keep_if(D&& dataset, Predicate predicate) {
 }
 
 template <class D>
-  requires Dataset<D>
-Selection<ranges::views::all_t<D>> distinct(D&& dataset) {
+requires Dataset<D> Selection<ranges::views::all_t<D>> distinct(D&& dataset) {
   struct Row {
     std::uint64_t hash = 0;
     std::int64_t row = 0;

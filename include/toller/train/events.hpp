@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <string>
+#include <utility>
 
 namespace toller {
 
@@ -19,6 +22,9 @@ public:
 private:
   std::string reason_;
 };
+
+/// Writes all that a later run needs to go on from here into a folder, whole or not at all.
+using SaveCheckpoint = std::function<void(const std::filesystem::path& dir)>;
 
 /// Before the first step. `steps_done` is not 0 when a run was resumed.
 struct FitBegin {
@@ -45,6 +51,7 @@ struct StepEnd {
   std::int64_t tokens = 0;
   double seconds = 0;
   StopRequest* stop = nullptr;
+  const SaveCheckpoint* save = nullptr;
 };
 
 /// After the last step of an epoch.

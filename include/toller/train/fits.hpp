@@ -9,7 +9,6 @@
 #include "toller/parallelism/parallelism.hpp"
 #include "toller/pooling/pooling.hpp"
 #include "toller/precision/precision.hpp"
-#include "toller/train/events.hpp"
 
 namespace toller::fits {
 
@@ -19,7 +18,7 @@ inline constexpr bool loss_takes = std::is_same_v<typename Loss::input_type, Out
 
 /// The loss compares `Compared` while the pooling gives `Given`.
 template <class Loss, class Output, class Compared, class Given>
-inline constexpr bool mismatch_is = std::is_same_v<typename Loss::input_type, Compared> && std::is_same_v<Output, Given>;
+inline constexpr bool mismatch_is = std::is_same_v<typename Loss::input_type, Compared>&& std::is_same_v<Output, Given>;
 
 /// The dataset's record holds what the loss needs.
 template <class Loss, class Record>
@@ -33,12 +32,5 @@ inline constexpr bool supported_together = [] {
   if constexpr (requires { B::template unsupported_with<A>; }) fits = fits && !B::template unsupported_with<A>;
   return fits;
 }();
-
-/// The callback has `on(const Event&)` for at least one event.
-template <class C>
-inline constexpr bool hears_an_event = requires(C& c, const FitBegin& e) { c.on(e); } ||
-                                       requires(C& c, const StepEnd& e) { c.on(e); } ||
-                                       requires(C& c, const EpochEnd& e) { c.on(e); } ||
-                                       requires(C& c, const FitEnd& e) { c.on(e); };
 
 }  // namespace toller::fits

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <utility>
 
 #include "toller/core/seed.hpp"
@@ -19,6 +20,7 @@ namespace toller::detail {
 
 /// The numbers of a run that are known before it starts.
 struct LoopPlan {
+  std::int64_t first_step = 0;  ///< not 0 when a run is resumed
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 0;
   std::int64_t warmup_steps = 0;
@@ -31,17 +33,18 @@ struct LoopPlan {
 /// Steps until the plan is done, a callback asks to stop, or a signal comes.
 ///
 /// Errors   NumericError R501: the loss of a step is not finite; the weights are those before that step.
-template <class Loader, class Model, class Loss, class Precision, class Step, class OptimizerState, class... Callbacks>
+template <class Loader, class Model, class Loss, class Precision, class Step, class OptimizerState, class Save, class... Callbacks>
 FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& loader, const Model& model, const Loss& loss,
-                   Precision& precision, const Step& step, OptimizerState& optimizer, const Parameters& trained,
+                   Precision& precision, const Step& step, OptimizerState& optimizer, const Parameters& trained, const Save& save,
                    Callbacks&... callbacks) {
   const InterruptGuard interrupts;
   const at::Device device = model.device();
   const auto start = std::chrono::steady_clock::now();
   FitReport report;
+  report.steps = plan.first_step;
   StopRequest stop;
-  std::int64_t epoch = 0;
-  loader.start_epoch(epoch);
+  std::int64_t epoch = plan.first_step / plan.steps_per_epoch;
+  loader.seek(epoch, plan.first_step % plan.steps_per_epoch);
   while (report.steps < plan.total_steps && !stop.asked()) {
     const auto step_start = std::chrono::steady_clock::now();
     auto batch = loader.next();
@@ -65,10 +68,11 @@ FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& load
 
     ++report.steps;
     report.loss = result.loss;
-    notify(StepEnd{report.steps, plan.total_steps, epoch, result.loss, result.accuracy, result.similarity,
-                   options.optimizer.lr * factor, norm, result.rows, result.tokens, seconds_since(step_start), &stop},
-           callbacks...);
     if (InterruptGuard::interrupted()) stop.ask(InterruptGuard::reason());
+    const SaveCheckpoint save_here = [&](const std::filesystem::path& dir) { save(dir, report.steps); };
+    notify(StepEnd{report.steps, plan.total_steps, epoch, result.loss, result.accuracy, result.similarity,
+                   options.optimizer.lr * factor, norm, result.rows, result.tokens, seconds_since(step_start), &stop, &save_here},
+           callbacks...);
   }
   if (report.steps == plan.total_steps) notify(EpochEnd{epoch, report.steps}, callbacks...);
   report.stopped = stop.asked() && report.steps < plan.total_steps;

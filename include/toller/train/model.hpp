@@ -147,7 +147,8 @@ inline MultiVector in_order(const std::vector<MultiVector>& parts, const std::ve
   std::vector<at::Tensor> pieces(order.size());
   std::size_t next = 0;
   for (const auto& part : parts)
-    for (std::int64_t i = 0; i < part.size(); ++i) pieces[static_cast<std::size_t>(order[next++])] = part.slice(i, i + 1).values;
+    for (std::int64_t i = 0; i < part.size(); ++i)
+      pieces[static_cast<std::size_t>(order[next++])] = part.slice(i, i + 1).values;
   MultiVector result;
   for (const auto& piece : pieces) result.offsets.push_back(result.offsets.back() + piece.size(0));
   result.values = at::cat(pieces);
@@ -179,7 +180,8 @@ typename Pooling::output_type Model<Encoder, Pooling>::encode(std::span<const st
       chosen.push_back(std::move(tokens[static_cast<std::size_t>(order[begin++])]));
       count += static_cast<std::int64_t>(chosen.back().ids.size());
     } while (begin < order.size() &&
-             count + static_cast<std::int64_t>(tokens[static_cast<std::size_t>(order[begin])].ids.size()) <= options.batch_tokens);
+             count + static_cast<std::int64_t>(tokens[static_cast<std::size_t>(order[begin])].ids.size()) <=
+                 options.batch_tokens);
     parts.push_back(forward(collate(chosen).to(target)));
   }
   if (parts.empty()) parts.push_back(forward(collate(std::vector<TokenizedText>{}).to(target)));

@@ -3,14 +3,29 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "toller/core/error.hpp"
 #include "toller/optimizer/optimizer.hpp"
 
 namespace toller {
+
+/// Where a run starts: anew, or at a checkpoint that `Checkpoint` wrote.
+///
+/// A resumed run ends with the same bits as one that was never stopped, on the same kind of processor and as many threads.
+struct Resume {
+  std::filesystem::path dir{};
+  bool required = false;
+
+  /// From this checkpoint.
+  [[nodiscard]] static Resume from(std::filesystem::path checkpoint) { return {std::move(checkpoint), true}; }
+  /// From the newest checkpoint in a folder; anew if it has none, so that one command line serves first and later starts.
+  [[nodiscard]] static Resume last(std::filesystem::path folder) { return {std::move(folder), false}; }
+};
 
 /// How long, how large, how fast.
 ///
@@ -28,6 +43,7 @@ struct FitOptions {
   bool dropout = true;  ///< with the probabilities of the model's config
   int workers = -1;
   std::int64_t prefetch = 4;
+  Resume resume{};
 
   static void fields(auto& self, auto&& visit) {
     visit("epochs", self.epochs);
@@ -38,9 +54,7 @@ struct FitOptions {
     visit("shuffle", self.shuffle);
     visit("drop_last", self.drop_last);
     visit("dropout", self.dropout);
-    visit("workers", self.workers);
-    visit("prefetch", self.prefetch);
-  }
+  }  // not how fast, nor from where: neither changes the result
 };
 
 /// Why a fit cannot start, found before it does.

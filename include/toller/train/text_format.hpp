@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// T1. How queries and documents are written as tokens: what the caller says, else what the folder says, else the default.
+// T2. How queries and documents are written as tokens: what the caller says, else what the folder says, else the default.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace toller {
 ///
 /// Units    lengths in tokens, special tokens and marker included.
 struct ModelOptions {
-  bool fresh_head = false;  ///< start a new head instead of the saved one
-  std::uint64_t seed = 0;   ///< of fresh weights
+  bool fresh_head = false;                        ///< start a new head instead of the saved one
+  std::uint64_t seed = 0;                         ///< of fresh weights
   std::optional<std::int64_t> query_length{};     ///< late interaction 32, else `max_length`
   std::optional<std::int64_t> document_length{};  ///< late interaction 180, else `max_length`
   std::optional<std::int64_t> max_length{};       ///< of one-vector models
@@ -26,8 +26,8 @@ struct ModelOptions {
   std::optional<std::string> document_prefix{};   ///< "[D] "
   std::optional<std::string> query_prompt{};      ///< text put before every query
   std::optional<std::string> document_prompt{};
-  std::optional<bool> query_expansion{};          ///< pad queries to `query_length` with [MASK], true
-  std::optional<bool> attend_to_expansion{};      ///< false
+  std::optional<bool> query_expansion{};               ///< pad queries to `query_length` with [MASK], true
+  std::optional<bool> attend_to_expansion{};           ///< false
   std::optional<std::vector<std::string>> skiplist{};  ///< words without a vector of their own: ASCII punctuation
 };
 

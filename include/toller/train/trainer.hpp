@@ -12,11 +12,13 @@
 #include "toller/batch/collate.hpp"
 #include "toller/batch/loader.hpp"
 #include "toller/batch/sampler.hpp"
+#include "toller/checkpoint/checkpoint_folder.hpp"
 #include "toller/optimizer/adamw.hpp"
 #include "toller/parallelism/single_device.hpp"
 #include "toller/precision/fp32.hpp"
 #include "toller/step/plain_step.hpp"
 #include "toller/text/views.hpp"
+#include "toller/train/callback.hpp"
 #include "toller/train/fits.hpp"
 #include "toller/train/loop.hpp"
 #include "toller/train/model.hpp"
@@ -36,7 +38,8 @@ class Trainer {
   using Output = typename M::output_type;
   static_assert(LossPolicy<Loss>, "[toller C110] the second argument is not a LossPolicy. train/README.md#c110");
   static_assert(PrecisionPolicy<Precision>, "[toller C110] the third argument is not a PrecisionPolicy. train/README.md#c110");
-  static_assert(ParallelismPolicy<Parallelism>, "[toller C110] the fourth argument is not a ParallelismPolicy. train/README.md#c110");
+  static_assert(ParallelismPolicy<Parallelism>,
+                "[toller C110] the fourth argument is not a ParallelismPolicy. train/README.md#c110");
   static_assert(StepPolicy<Step>, "[toller C110] the fifth argument is not a StepPolicy. train/README.md#c110");
   static_assert(!fits::mismatch_is<Loss, Output, MultiVector, Embeddings>,
                 "[toller C101] this loss compares MultiVector, the pooling gives Embeddings: use LateInteraction, or a "
@@ -82,12 +85,13 @@ private:
 
 template <class M, class Loss, class Precision, class Parallelism, class Step>
 template <class Data>
-std::vector<Problem> Trainer<M, Loss, Precision, Parallelism, Step>::can_run(const Data& data, const FitOptions& options) const {
+std::vector<Problem> Trainer<M, Loss, Precision, Parallelism, Step>::can_run(const Data& data,
+                                                                             const FitOptions& options) const {
   std::vector<Problem> problems;
   const auto check = [&](bool good, const char* code, std::string message) {
     if (!good) problems.push_back({code, std::move(message)});
   };
-  const auto rows = static_cast<std::int64_t>(data.size());
+  const std::int64_t rows = rows_of(data);
   check(options.batch_size > 0, "R120", detail::cat("batch_size is ", options.batch_size, ": it must be at least 1"));
   check(rows >= options.batch_size, "R121",
         detail::cat("the data have ", rows, " rows, fewer than one batch of ", options.batch_size));
@@ -110,25 +114,29 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit(const Data& data, 
                                                               Callbacks&&... callbacks) {
   static_assert(fits::loss_accepts<Loss, record_t<Data>>,
                 "[toller C102] the dataset's record lacks what the loss needs. train/README.md#c102");
-  static_assert((fits::hears_an_event<std::remove_reference_t<Callbacks>> && ...),
+  static_assert((hears_event<std::remove_reference_t<Callbacks>> && ...),
                 "[toller C109] a callback hears no event: it needs on(const Event&) for one of FitBegin, StepEnd, EpochEnd, "
                 "FitEnd. train/README.md#c109");
   if (const auto problems = can_run(data, options); !problems.empty()) throw ConfigError(problems[0].code, problems[0].message);
 
   model_.to(parallelism_.target());
-  const auto rows = static_cast<std::int64_t>(data.size());
+  const std::int64_t rows = rows_of(data);
   const BatchSampler sampler(rows, options.batch_size, options.seed, options.shuffle, options.drop_last);
   detail::LoopPlan plan;
   plan.steps_per_epoch = sampler.batches_per_epoch();
   plan.total_steps = options.steps > 0 ? options.steps : options.epochs * plan.steps_per_epoch;
   plan.warmup_steps = warmup_steps(options.optimizer.warmup, plan.total_steps);
 
-  const auto make = [&](std::int64_t epoch, std::int64_t k) {
-    std::vector<record_t<Data>> records;
-    const std::vector<std::int64_t> chosen = sampler.rows(epoch, k);
-    for (const std::int64_t row : chosen) records.push_back(data[static_cast<std::size_t>(row)]);
-    RetrievalBatch batch = collate_retrieval(records, model_.preprocessor(), chosen);
-    return parallelism_.target().is_cuda() ? pin_memory(std::move(batch)) : batch;
+  const auto make = [&](std::int64_t epoch, std::int64_t k) -> RetrievalBatch {
+    if constexpr (fits::loss_accepts<Loss, record_t<Data>>) {
+      std::vector<record_t<Data>> records;
+      const std::vector<std::int64_t> chosen = sampler.rows(epoch, k);
+      for (const std::int64_t row : chosen) records.push_back(row_of(data, row));
+      RetrievalBatch batch = collate_retrieval(records, model_.preprocessor(), chosen);
+      return parallelism_.target().is_cuda() ? pin_memory(std::move(batch)) : batch;
+    } else {
+      return {};  // does not compile: C102
+    }
   };
   Loader<RetrievalBatch> loader(plan.steps_per_epoch, make, {.workers = options.workers, .prefetch = options.prefetch});
   Parameters trained = model_.encoder().parameters();
@@ -136,15 +144,26 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit(const Data& data, 
   AdamW optimizer(parameter_groups(trained, head, options.optimizer), options.optimizer);
   trained.insert(trained.end(), head.begin(), head.end());
 
-  detail::notify(FitBegin{plan.total_steps, 0, plan.steps_per_epoch, options.epochs, rows, options.batch_size, recipe(options)},
+  const std::string run = recipe(options) + detail::cat("rows ", rows, "\n");
+  if (const auto found = find_checkpoint(options.resume.dir, options.resume.required)) {
+    plan.first_step = load_checkpoint(*found, run, model_, optimizer);
+    if (plan.first_step > plan.total_steps)
+      throw ConfigError("R125", detail::cat(found->string(), ": has done ", plan.first_step, " steps, the run has ", plan.total_steps));
+  }
+  const auto save = [&](const std::filesystem::path& dir, std::int64_t step) {
+    save_checkpoint(dir, step, run, model_, optimizer);
+  };
+
+  detail::notify(FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, options.epochs, rows, options.batch_size, run},
                  callbacks...);
   try {
     const FitReport report =
-        detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, optimizer, trained, callbacks...);
+        detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, optimizer, trained, save, callbacks...);
     detail::notify(FitEnd{report.steps, report.stopped, report.reason, report.seconds}, callbacks...);
     return report;
   } catch (const std::exception& error) {
-    detail::notify(FitEnd{0, true, error.what(), 0}, callbacks...);
+    const std::string what = error.what();
+    detail::notify(FitEnd{0, true, what.substr(0, what.find('\n')), 0}, callbacks...);
     throw;
   }
 }

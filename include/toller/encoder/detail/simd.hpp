@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "toller/encoder/detail/dropout_hash.hpp"
+#include "toller/core/dropout_hash.hpp"
 
 namespace toller::detail {
 

@@ -3,4 +3,6 @@
 
 #include <ATen/ATen.h>
 
-toller::Embeddings some_vectors(std::int64_t count) { return {at::ones({count, 3})}; }
+toller::Embeddings some_vectors(std::int64_t count) {
+  return {at::ones({count, 3})};
+}

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// T0. A file mapped into memory, and an index of its lines.
+// T0. An index of the lines of a mapped file.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -18,37 +11,13 @@
 #include <vector>
 
 #include "toller/core/error.hpp"
+#include "toller/core/mapped_file.hpp"
 
 namespace toller {
 
-/// A file's bytes, read only; the system loads the pages that are looked at.
-///
-/// Errors   DataError R201: no such file, a folder, or not readable.
-class MappedFile {
-public:
-  explicit MappedFile(std::filesystem::path path);
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (size_ > 0) ::munmap(data_, size_);
-  }
-
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] std::string_view bytes() const noexcept { return {static_cast<const char*>(data_), size_}; }
-  /// Gives the pages looked at so far back to the system; they are read again when looked at again.
-  void forget() const noexcept {
-    if (size_ > 0) ::madvise(data_, size_, MADV_DONTNEED);
-  }
-
-private:
-  std::filesystem::path path_;
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 /// The lines of a text file that are not blank, without their ends (LF or CRLF) and without a byte order mark.
 ///
-/// Errors   those of MappedFile; DataError R202: no line but blank ones.
+/// Errors   FileError R401: those of `MappedFile`. DataError R202: no line but blank ones.
 /// Cost     8 bytes a line, built in one pass over the file.
 class LineFile {
 public:
@@ -65,24 +34,6 @@ private:
   MappedFile file_;
   std::vector<std::uint64_t> starts_{};
 };
-
-inline MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  const auto fail = [&](std::string_view reason) { throw DataError("R201", path_.string() + ": " + std::string(reason)); };
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) fail(errno == ENOENT ? "no such file" : std::strerror(errno));
-  struct stat status {};
-  const bool known = ::fstat(file, &status) == 0;
-  int error = errno;
-  if (known && S_ISREG(status.st_mode) && status.st_size > 0) {
-    data_ = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file, 0);
-    error = errno;
-    if (data_ != MAP_FAILED) size_ = static_cast<std::size_t>(status.st_size);
-  }
-  ::close(file);
-  if (known && S_ISDIR(status.st_mode)) fail("expected a file, found a folder");
-  if (known && !S_ISREG(status.st_mode)) fail("expected a file on disk, found a pipe or device");
-  if (!known || data_ == MAP_FAILED) fail(std::strerror(error));
-}
 
 inline LineFile::LineFile(std::filesystem::path path) : file_(std::move(path)) {
   const std::string_view bytes = file_.bytes();
