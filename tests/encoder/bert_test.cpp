@@ -114,6 +114,15 @@ TEST_CASE("shards, the bert. prefix and the old names of layer norms are read") 
   const Bert bert = Bert::from_pretrained(folder.path);
   for (const Parameter& p : bert.parameters()) REQUIRE(p.value.equal(at::ones_like(p.value)));
   REQUIRE(bert.buffers().empty());
+
+  const std::string at = (folder.path / "model.safetensors.index.json").string(), name = tensors.front().first;
+  const auto complaint = [&](const nlohmann::json& shard) {
+    index["weight_map"][name] = shard;
+    folder.write("model.safetensors.index.json", index.dump());
+    return message([&] { (void)Bert::from_pretrained(folder.path); });
+  };
+  CHECK(complaint("two.safetensors") == "[R406] " + at + ": tensor \"" + name + "\" is not in two.safetensors");
+  CHECK(complaint("../one.safetensors").starts_with("[R406] " + at + ": tensor \"" + name + "\": "));
 }
 
 TEST_CASE("ids beyond the tables and texts beyond the positions are refused before they are looked up") {

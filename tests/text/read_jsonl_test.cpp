@@ -90,7 +90,7 @@ TEST_CASE("fields can be renamed; the usual names then mean nothing") {
 TEST_CASE("a file that can't be opened is named, with the reason") {
   const Scratch scratch;
   std::filesystem::create_directory("folder");
-  CHECK_THROWS_AS(read_jsonl<Pair>("none.jsonl"), DataError);
+  CHECK_THROWS_AS(read_jsonl<Pair>("none.jsonl"), FileError);
   CHECK_THROWS_WITH(read_jsonl<Pair>("none.jsonl"), "[R401] none.jsonl: no such file");
   CHECK_THROWS_WITH(read_jsonl<Pair>("folder"), "[R401] folder: expected a file, found a folder");
   CHECK_THROWS_WITH(read_jsonl<Pair>("/dev/null"), "[R401] /dev/null: expected a file on disk, found a pipe or device");

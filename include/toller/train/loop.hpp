@@ -73,6 +73,7 @@ FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& load
     notify(StepEnd{report.steps, plan.total_steps, epoch, result.loss, result.accuracy, result.similarity,
                    options.optimizer.lr * factor, norm, result.rows, result.tokens, seconds_since(step_start), &stop, &save_here},
            callbacks...);
+    if (InterruptGuard::interrupted()) stop.ask(InterruptGuard::reason());  // while the callbacks ran
   }
   if (report.steps == plan.total_steps) notify(EpochEnd{epoch, report.steps}, callbacks...);
   report.stopped = stop.asked() && report.steps < plan.total_steps;

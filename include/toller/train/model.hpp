@@ -151,7 +151,7 @@ inline MultiVector in_order(const std::vector<MultiVector>& parts, const std::ve
       pieces[static_cast<std::size_t>(order[next++])] = part.slice(i, i + 1).values;
   MultiVector result;
   for (const auto& piece : pieces) result.offsets.push_back(result.offsets.back() + piece.size(0));
-  result.values = at::cat(pieces);
+  result.values = pieces.empty() ? parts.front().values : at::cat(pieces);
   return result;
 }
 
