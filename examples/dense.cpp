@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
                           toller::SingleDevice{}};
   auto pairs = toller::read_jsonl<toller::Pair>(argv[2]);
   trainer.fit(pairs, {.epochs = 1, .batch_size = 32, .optimizer = {.lr = 3e-5}}, toller::ProgressBar{},
-              toller::TensorBoard{"runs"});
+              toller::TensorBoard{"runs"}, toller::Checkpoint{.dir = "runs/ckpt", .every_steps = 500});
   model.save_pretrained(argv[3]);  // sentence_transformers.SentenceTransformer(OUTPUT_DIR) loads it
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

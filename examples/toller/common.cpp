@@ -60,7 +60,9 @@ bool is_late(const toller::ModelFolder& folder) {
 }
 
 void check_writable(const fs::path& target, Target kind) {
-  const auto fail = [&](const std::string& why) { throw toller::FileError("R132", target.string() + ": cannot be written: " + why); };
+  const auto fail = [&](const std::string& why) {
+    throw toller::FileError("R132", target.string() + ": cannot be written: " + why);
+  };
   if (fs::exists(target) && fs::is_directory(target) != (kind == Target::folder))
     fail(kind == Target::folder ? "it is a file, not a folder" : "it is a folder, not a file");
   fs::path parent = fs::absolute(target).lexically_normal();

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the toller program as a user would: every command, and every kind of bad input.
 
-usage: cli_test.py PROGRAM GOLDEN_DIR"""
+usage: cli_test.py PROGRAM EXAMPLES_DIR GOLDEN_DIR"""
 import array
 import json
 import os
@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-PROGRAM, GOLDEN = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+PROGRAM, EXAMPLES, GOLDEN = (os.path.abspath(path) for path in sys.argv[1:4])
 TINY = os.path.join(GOLDEN, "encoders", "bert_classifier")
 WORDS = "image file network mail music game font table python library editor terminal server module cards data".split()
 
@@ -101,8 +101,9 @@ class Program(unittest.TestCase):
                 self.assertEqual([n for n in os.listdir(parent) if ".part" in n], [])
 
     def train_bad(self, says, model=None, data=None, *more, kind="dense"):
-        self.bad("train", kind, "--model", model or TINY, "--fresh-head", "--data", data or self.pairs, "--output", self.path("never"),
-                 "--steps", "1", "--batch-size", "2", *more, says=says)
+        given = {"--steps": "1", "--batch-size": "2", **dict(zip(more[::2], more[1::2]))}
+        self.bad("train", kind, "--model", model or TINY, "--fresh-head", "--in-order", "--data", data or self.pairs, "--output", self.path("never"),
+                 *[word for option in given.items() for word in option], says=says)
 
     def model_with(self, name, change):
         """A copy of the tiny encoder's folder, changed."""
@@ -218,6 +219,29 @@ class Program(unittest.TestCase):
         finally:
             del os.environ["HF_HUB_CACHE"]
 
+    def test_examples(self):
+        for name, model in (("colbert", TINY), ("dense", self.path("dense"))):
+            done = subprocess.run([os.path.join(EXAMPLES, "example_" + name), model, self.pairs, "made-" + name], cwd=self.dir, capture_output=True, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.good("info", "--model", self.path("made-" + name))
+        self.assertTrue(os.listdir(self.path("runs")))
+
+    def test_resume(self):
+        common = ["train", "colbert", "--model", TINY, "--fresh-head", "--data", self.pairs, "--epochs", "3", "--batch-size", "6", "--threads", "1", "--json"]
+        whole = json.loads(self.good(*common, "--output", self.path("whole")))
+        saves = ["--checkpoint", self.path("checkpoints"), "--checkpoint-every", "5", "--resume"]
+        run = subprocess.Popen([PROGRAM, *common, "--output", self.path("killed"), *saves], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        while run.poll() is None and not os.path.exists(os.path.join(self.path("checkpoints"), "step-5")):
+            time.sleep(0.01)
+        run.kill()
+        run.communicate()
+        resumed = json.loads(self.good(*common, "--output", self.path("resumed"), *saves))
+        self.assertEqual(resumed["loss"], whole["loss"])
+        for name in ("model.safetensors", os.path.join("1_Dense", "model.safetensors")):
+            with open(os.path.join(self.path("whole"), name), "rb") as a, open(os.path.join(self.path("resumed"), name), "rb") as b:
+                self.assertEqual(a.read(), b.read())
+        self.bad(*common, "--output", self.path("never"), *saves, "--seed", "9", says="another run")
+
     def test_interrupt_saves(self):
         run = subprocess.Popen([PROGRAM, "train", "dense", "--model", TINY, "--fresh-head", "--data", self.pairs, "--output", self.path("stopped"), "--steps", "100000",
                                 "--batch-size", "4"], stderr=subprocess.PIPE)
@@ -238,13 +262,13 @@ class Program(unittest.TestCase):
 
     def test_bad_rows(self):
         good = '{"query": "a", "positive": "b"}\n'
-        for name, text, says in [("broken", good + "{nope\n", ":2"), ("field", '{"question": "a", "answer": "b"}\n', ":1"),
-                                 ("type", good + good + '{"query": 3, "positive": "b"}\n', [":3", "query"]),
+        for name, text, says in [("broken", good + "{nope\n", ":2"), ("field", '{"title": "a", "body": "b"}\n', ":1"),
+                                 ("type", good + '{"query": 3, "positive": "b"}\n', [":2", "query"]),
                                  ("cut", good + '{"query": "a", "positive": "', ":2"),
                                  ("empty", "", "empty"), ("few", good, ["1 rows", "2"])]:
             with self.subTest(name):
-                self.train_bad(says, None, self.file(name + ".jsonl", text), "--in-order")
-        self.train_bad(":2", None, self.file("latin.jsonl", good.encode() + b'{"query": "\xff", "positive": "b"}\n'), "--in-order")
+                self.train_bad(says, None, self.file(name + ".jsonl", text))
+        self.train_bad(":2", None, self.file("latin.jsonl", good.encode() + b'{"query": "\xff", "positive": "b"}\n'))
         self.train_bad("missing.jsonl", None, self.path("missing.jsonl"))
         self.train_bad(self.dir, None, self.dir)
 
@@ -302,7 +326,7 @@ class Program(unittest.TestCase):
         self.train_bad(["950", "900"], self.model_with("morewords", more_words))
         self.train_bad("positions", None, None, "--document-length", "100000")
         self.bad("encode", "--model", TINY, "--input", self.pairs, "--field", "query", "--output", self.path("never"), says="--fresh-head")
-        self.bad("encode", "--model", self.path("nowhere"), "--input", self.pairs, "--output", self.path("never"), says="nowhere")
+        self.bad("encode", "--model", self.path("nowhere"), "--input", self.pairs, "--field", "query", "--output", self.path("never"), says="nowhere")
 
     def test_bad_numbers(self):
         self.train_bad("temperature", None, None, "--temperature", "0")
@@ -335,5 +359,5 @@ class Program(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.main(argv=sys.argv[:1] + sys.argv[3:], exit=False, verbosity=1).result
+    result = unittest.main(argv=sys.argv[:1] + sys.argv[4:], exit=False, verbosity=1).result
     sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 else 1)

@@ -37,7 +37,8 @@ private:
     std::vector<std::int64_t> steps;
     for (const auto& entry : std::filesystem::directory_iterator(dir)) {
       const std::string name = entry.path().filename().string();
-      const bool ours = name.starts_with("step-") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
+      const bool ours =
+          name.starts_with("step-") && name.size() > 5 && name.find_first_not_of("0123456789", 5) == std::string::npos;
       if (ours && name.size() < 20) steps.push_back(std::stoll(name.substr(5)));
     }
     std::sort(steps.begin(), steps.end(), std::greater<>());

@@ -33,10 +33,11 @@ struct LoopPlan {
 /// Steps until the plan is done, a callback asks to stop, or a signal comes.
 ///
 /// Errors   NumericError R501: the loss of a step is not finite; the weights are those before that step.
-template <class Loader, class Model, class Loss, class Precision, class Step, class OptimizerState, class Save, class... Callbacks>
+template <class Loader, class Model, class Loss, class Precision, class Step, class OptimizerState, class Save,
+          class... Callbacks>
 FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& loader, const Model& model, const Loss& loss,
-                   Precision& precision, const Step& step, OptimizerState& optimizer, const Parameters& trained, const Save& save,
-                   Callbacks&... callbacks) {
+                   Precision& precision, const Step& step, OptimizerState& optimizer, const Parameters& trained,
+                   const Save& save, Callbacks&... callbacks) {
   const InterruptGuard interrupts;
   const at::Device device = model.device();
   const auto start = std::chrono::steady_clock::now();
@@ -70,9 +71,10 @@ FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& load
     report.loss = result.loss;
     if (InterruptGuard::interrupted()) stop.ask(InterruptGuard::reason());
     const SaveCheckpoint save_here = [&](const std::filesystem::path& dir) { save(dir, report.steps); };
-    notify(StepEnd{report.steps, plan.total_steps, epoch, result.loss, result.accuracy, result.similarity,
-                   options.optimizer.lr * factor, norm, result.rows, result.tokens, seconds_since(step_start), &stop, &save_here},
-           callbacks...);
+    notify(
+        StepEnd{report.steps, plan.total_steps, epoch, result.loss, result.accuracy, result.similarity,
+                options.optimizer.lr * factor, norm, result.rows, result.tokens, seconds_since(step_start), &stop, &save_here},
+        callbacks...);
     if (InterruptGuard::interrupted()) stop.ask(InterruptGuard::reason());  // while the callbacks ran
   }
   if (report.steps == plan.total_steps) notify(EpochEnd{epoch, report.steps}, callbacks...);

@@ -79,7 +79,8 @@ TextFormat TextFormat::make(const FolderSettings& saved, const ModelOptions& opt
     format.query.marker = first_of(options.query_prefix, kept.query_prefix, std::string("[Q] "));
     format.document.marker = first_of(options.document_prefix, kept.document_prefix, std::string("[D] "));
     format.query.max_length = first_of(options.query_length, kept.query_length, std::min<std::int64_t>(32, max_positions));
-    format.document.max_length = first_of(options.document_length, kept.document_length, std::min<std::int64_t>(180, max_positions));
+    format.document.max_length =
+        first_of(options.document_length, kept.document_length, std::min<std::int64_t>(180, max_positions));
     format.query.expand = first_of(options.query_expansion, kept.do_query_expansion, true);
     format.query.attend_to_expansion =
         format.query.expand && first_of(options.attend_to_expansion, kept.attend_to_expansion, false);

@@ -148,14 +148,16 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit(const Data& data, 
   if (const auto found = find_checkpoint(options.resume.dir, options.resume.required)) {
     plan.first_step = load_checkpoint(*found, run, model_, optimizer);
     if (plan.first_step > plan.total_steps)
-      throw ConfigError("R125", detail::cat(found->string(), ": has done ", plan.first_step, " steps, the run has ", plan.total_steps));
+      throw ConfigError("R125",
+                        detail::cat(found->string(), ": has done ", plan.first_step, " steps, the run has ", plan.total_steps));
   }
   const auto save = [&](const std::filesystem::path& dir, std::int64_t step) {
     save_checkpoint(dir, step, run, model_, optimizer);
   };
 
-  detail::notify(FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, options.epochs, rows, options.batch_size, run},
-                 callbacks...);
+  detail::notify(
+      FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, options.epochs, rows, options.batch_size, run},
+      callbacks...);
   try {
     const FitReport report =
         detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, optimizer, trained, save, callbacks...);
