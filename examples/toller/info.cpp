@@ -26,6 +26,14 @@ nlohmann::json describe_format(const toller::RoleFormat& f) {
           {"skiplist", f.skiplist.size()}};
 }
 
+/// `late interaction`, or the way in which token vectors become one.
+std::string pooling_name(const toller::FolderModules& modules) {
+  for (const auto& module : modules)
+    for (const auto& [key, on] : module.config.items())
+      if (key.starts_with("pooling_mode_") && on == true) return key.substr(13);
+  return "late interaction";
+}
+
 template <class Model>
 nlohmann::json inspect(const Model& model, const Options& o) {
   using namespace toller;
@@ -34,7 +42,7 @@ nlohmann::json inspect(const Model& model, const Options& o) {
                          {"hidden_size", model.encoder().hidden_size()},
                          {"vocabulary", model.encoder().vocabulary_size()},
                          {"positions", model.encoder().max_positions()},
-                         {"pooling", Model::pooling_type::name},
+                         {"pooling", pooling_name(model.pooling().modules())},
                          {"dimension", model.pooling().output_size()},
                          {"query", describe_format(model.preprocessor().format(Role::query))},
                          {"document", describe_format(model.preprocessor().format(Role::document))}};
@@ -81,16 +89,16 @@ void print(const nlohmann::json& info) {
     if (f["skiplist"].get<int>() > 0) text += ", " + f["skiplist"].dump() + " words skipped";
     line(role, text);
   }
-  line("parameters", info["parameter_count"]);
-  for (const auto& p : info["parameters"])
-    std::cout << "  " << std::left << std::setw(62) << p["name"].get<std::string>() << std::setw(16) << p["shape"].dump()
-              << p["type"].get<std::string>() << '\n';
   if (info.contains("text")) {
     line("tokens", info["text"]["tokens"].dump());
     line("ids", info["text"]["ids"].dump());
     line("vectors", info["text"]["vectors"].dump() + " x " + info["text"]["dimension"].dump());
     line("norm", info["text"]["norm"]);
   }
+  line("parameters", info["parameter_count"]);
+  for (const auto& p : info["parameters"])
+    std::cout << "  " << std::left << std::setw(62) << p["name"].get<std::string>() << std::setw(16) << p["shape"].dump()
+              << p["type"].get<std::string>() << '\n';
   std::cout << std::flush;
 }
 

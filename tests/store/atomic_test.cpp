@@ -183,3 +183,12 @@ TEST_CASE("JSON errors name the file, the place and the key") {
   REQUIRE_THROWS_WITH(json_value<bool>(nlohmann::json::array(), "n", path),
                       "[R411] " + path.string() + ": expected a JSON object, got array");
 }
+
+TEST_CASE("a bare new name is a place in the working folder") {
+  const TemporaryFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  toller::write_file_atomically("new-name", "text");
+  REQUIRE(file_bytes("new-name") == "text");
+  std::filesystem::current_path(before);
+}

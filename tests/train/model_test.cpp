@@ -85,7 +85,7 @@ TEST_CASE("late interaction writes queries and documents as PyLate does") {
 
 TEST_CASE("a folder without a head is an error unless a fresh one is asked for") {
   REQUIRE_THROWS_WITH(Dense::from_pretrained(tiny_folder()), "[R803] " + tiny_folder().string() +
-                                                                 " has no modules.json, so it holds no MeanPooling head: pass "
+                                                                 ": has no modules.json, so it holds no head: pass "
                                                                  ".fresh_head = true (--fresh-head) to start one");
 }
 
@@ -102,4 +102,11 @@ TEST_CASE("lengths beyond the encoder's positions are refused") {
   REQUIRE_THROWS_WITH(Dense::from_pretrained(tiny_folder(), {}, {.fresh_head = true, .max_length = positions + 1}),
                       "[R111] query length " + std::to_string(positions + 1) + " is beyond the encoder's " +
                           std::to_string(positions) + " positions");
+}
+
+TEST_CASE("a dense model with a head of its own is saved with it, dropout too") {
+  const MeanPooling pooling{.head = projection_head(48, 12, 0.1)};
+  const auto model = Dense::from_pretrained(tiny_folder(), pooling, fresh);
+  REQUIRE(model.encode_queries({"python library"}).values.size(1) == 12);
+  same_after_saving(model);
 }

@@ -14,7 +14,8 @@
 
 namespace toller {
 
-/// Saves the run into `dir/step-<n>` every `every_steps` steps, and when it is stopped; keeps the newest `keep`.
+/// Saves the run into `dir/step-<n>`: every `every_steps` steps, after the last one and when it is stopped; keeps the newest
+/// `keep`.
 ///
 /// Units    `every_steps` optimizer steps; `keep` 0: all.
 /// Errors   FileError R461 and R4xx: the fit ends with it, the checkpoints before stay.
@@ -25,7 +26,7 @@ struct Checkpoint {
   std::int64_t keep = 2;
 
   void on(const StepEnd& event) const {
-    const bool due = every_steps > 0 && event.step % every_steps == 0;
+    const bool due = every_steps > 0 && (event.step % every_steps == 0 || event.step == event.total_steps);
     if (event.save == nullptr || !(due || (event.stop != nullptr && event.stop->asked()))) return;
     (*event.save)(dir / ("step-" + std::to_string(event.step)));
     remove_old();

@@ -71,12 +71,18 @@ void save_checkpoint(const std::filesystem::path& dir, std::int64_t step, const 
 
 namespace detail {
 
-/// The first line in which two texts differ, as `"a" here, "b" there`.
-[[nodiscard]] inline std::string first_difference(const std::string& now, const std::string& then) {
+/// The first field in which two recipes differ, as `seed=7 now, seed=42 then`.
+[[nodiscard]] inline std::string first_difference(std::string now, std::string then) {
+  for (std::string* text : {&now, &then})
+    for (char& c : *text)
+      if (c == ',' || c == '{' || c == '}') c = '\n';
   std::istringstream a(now), b(then);
-  std::string line, other;
-  while (line == other && (a || b)) line.clear(), other.clear(), std::getline(a, line), std::getline(b, other);
-  return cat('"', line, "\" now, \"", other, "\" then");
+  std::string field, other;
+  while (field == other && (a || b)) {
+    field.clear(), other.clear();
+    std::getline(a >> std::ws, field), std::getline(b >> std::ws, other);
+  }
+  return cat(field, " now, ", other, " then");
 }
 
 }  // namespace detail

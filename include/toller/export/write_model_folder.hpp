@@ -83,9 +83,13 @@ inline void write_json(const std::filesystem::path& path, const OrderedJson& jso
     for (const char* key : keys)
       if (module.config.contains(key)) json[key] = module.config[key];
   };
-  if (module.type == "Pooling")
+  if (module.type == "Pooling") {
     copy({"word_embedding_dimension", "pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens",
           "pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken", "include_prompt"});
+    for (const auto& [key, value] : module.config.items())  // a pooling of the user's own
+      if (!json.contains(key)) json[key] = value;
+  }
+  if (module.type == "Dropout") copy({"dropout"});
   if (module.type == "Dense") copy({"in_features", "out_features", "bias", "activation_function"});
   if (module.type != "Dense") return json;
   const bool residual = module.config.value("use_residual", false);
@@ -98,7 +102,7 @@ inline void write_json(const std::filesystem::path& path, const OrderedJson& jso
 
 [[nodiscard]] inline std::string python_type(const FolderModule& module, FolderKind kind) {
   if (module.type == "Dense" && kind == FolderKind::pylate) return "pylate.models.Dense.Dense";
-  if (module.type != "Pooling" && module.type != "Dense" && module.type != "Normalize")
+  if (module.type != "Pooling" && module.type != "Dense" && module.type != "Normalize" && module.type != "Dropout")
     throw FileError("R808", cat("cannot save: no module type ", in_quotes(module.type), " in this layout"));
   return "sentence_transformers.models." + module.type;
 }

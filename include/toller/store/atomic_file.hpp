@@ -53,7 +53,8 @@ inline void remove_leftovers(const std::filesystem::path& target, std::string_vi
 /// The target as an absolute path without links, `..` or a trailing slash; its parent folders are made.
 [[nodiscard]] inline std::filesystem::path prepared_target(const std::filesystem::path& target) {
   std::error_code error;
-  auto real = std::filesystem::weakly_canonical(target, error);
+  // absolute first: a relative path whose first part does not exist would stay relative
+  auto real = std::filesystem::weakly_canonical(std::filesystem::absolute(target), error);
   if (error) fail_to_write(target, error.message());
   if (!real.has_filename()) real = real.parent_path();
   if (!real.has_filename()) fail_to_write(target, "is not the name of a file or folder");

@@ -37,7 +37,8 @@ struct FitBegin {
   std::string recipe{};
 };
 
-/// After each optimizer step. Units: lr per update; seconds of wall time for this step; tokens real ones, of all texts.
+/// After each optimizer step. In a fit `stop` and `save` are always there. Units: lr per update; seconds of wall time for this
+/// step; tokens real ones, of all texts.
 struct StepEnd {
   std::int64_t step = 0;  ///< steps done, this one included
   std::int64_t total_steps = 0;

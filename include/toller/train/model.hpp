@@ -38,7 +38,8 @@ struct EmbedOptions {
 ///          vocabularies that do not fit the encoder.
 template <class Encoder, class Pooling>
 class Model {
-  static_assert(EncoderPolicy<Encoder>, "[toller C110] the first parameter is not an EncoderPolicy. encoder/README.md#concept");
+  static_assert(EncoderPolicy<Encoder>,
+                "[toller C110] the first parameter is not an EncoderPolicy. encoder/README.md#the-concept");
   static_assert(PoolingPolicy<Pooling>, "[toller C110] the second parameter is not a PoolingPolicy. pooling/README.md#concept");
 
 public:
@@ -53,9 +54,10 @@ public:
   [[nodiscard]] static Model from_pretrained(const std::filesystem::path& dir, const Pooling& pooling = {},
                                              const ModelOptions& options = {}) {
     const ModelFolder folder = read_model_folder(dir);
-    if (folder.kind == FolderKind::plain && !options.fresh_head)
-      throw FileError("R803", detail::cat(dir.string(), " has no modules.json, so it holds no ", Pooling::name,
-                                          " head: pass .fresh_head = true (--fresh-head) to start one"));
+    const auto no_head = [&](const std::string& why) {
+      return FileError("R803", detail::cat(dir.string(), ": ", why, ": pass .fresh_head = true (--fresh-head) to start one"));
+    };
+    if (folder.kind == FolderKind::plain && !options.fresh_head) throw no_head("has no modules.json, so it holds no head");
     Encoder encoder = Encoder::from_pretrained(folder.encoder_dir);
     AutoTokenizer tokenizer = AutoTokenizer::from_pretrained(folder.encoder_dir);
     const bool saved_format = folder.kind == FolderKind::pylate || folder.kind == FolderKind::stanford;
@@ -69,8 +71,17 @@ public:
                                               " tokens, the encoder embeds only ", encoder.vocabulary_size()));
       encoder.resize_vocabulary(tokenizer.vocabulary_size(), mix_seed(options.seed, Stream::init, 1));
     }
-    auto bound = options.fresh_head ? pooling.bind(encoder.hidden_size(), mix_seed(options.seed, Stream::init, 2))
-                                    : pooling.bind(encoder.hidden_size(), folder.modules);
+    const auto bind = [&] {
+      if (options.fresh_head) return pooling.bind(encoder.hidden_size(), mix_seed(options.seed, Stream::init, 2));
+      try {
+        return pooling.bind(encoder.hidden_size(), folder.modules);
+      } catch (const Error& error) {  // the pooling knows no folder
+        if (error.code() != "R803" && error.code() != "R320") throw;
+        throw FileError(error.code(), detail::cat(dir.string(), ": ", std::string(error.what()).substr(error.code().size() + 3),
+                                                  " (--fresh-head)"));
+      }
+    };
+    auto bound = bind();
     return Model(std::move(encoder), std::move(bound), Preprocessor(std::move(tokenizer), format.query, format.document),
                  folder.settings);
   }
@@ -78,12 +89,12 @@ public:
   /// Embeds a batch of tokens; with a graph when gradients are on.
   [[nodiscard]] output_type forward(const TokenBatch& batch) const { return pooling_.pool(encoder_.forward(batch)); }
 
-  /// Embeds texts as queries, in their order and without a graph.
-  [[nodiscard]] output_type encode_queries(std::span<const std::string> texts, const EmbedOptions& options = {}) const {
+  /// Embeds texts as queries, in their order and without a graph: a vector of strings, or `{"a text", "another"}`.
+  [[nodiscard]] output_type encode_queries(const std::vector<std::string>& texts, const EmbedOptions& options = {}) const {
     return encode(texts, Role::query, options);
   }
   /// Embeds texts as documents, in their order and without a graph.
-  [[nodiscard]] output_type encode_documents(std::span<const std::string> texts, const EmbedOptions& options = {}) const {
+  [[nodiscard]] output_type encode_documents(const std::vector<std::string>& texts, const EmbedOptions& options = {}) const {
     return encode(texts, Role::document, options);
   }
 

@@ -76,6 +76,9 @@ public:
   }
 
 private:
+  template <class Data, class... Callbacks>
+  FitReport fit_dataset(const Data& data, const FitOptions& options, Callbacks&... callbacks);
+
   M model_;
   Loss loss_;
   Precision precision_;
@@ -112,11 +115,25 @@ template <class M, class Loss, class Precision, class Parallelism, class Step>
 template <class Data, class... Callbacks>
 FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit(const Data& data, const FitOptions& options,
                                                               Callbacks&&... callbacks) {
-  static_assert(fits::loss_accepts<Loss, record_t<Data>>,
-                "[toller C102] the dataset's record lacks what the loss needs. train/README.md#c102");
   static_assert((hears_event<std::remove_reference_t<Callbacks>> && ...),
                 "[toller C109] a callback hears no event: it needs on(const Event&) for one of FitBegin, StepEnd, EpochEnd, "
                 "FitEnd. train/README.md#c109");
+  static_assert(
+      Dataset<Data>,
+      "[toller C102] the data are not a sized random-access range of records: a vector, read_jsonl, a transform view; "
+      "keep_if instead of views::filter. train/README.md#c102");
+  if constexpr (Dataset<Data>) {
+    static_assert(fits::loss_accepts<Loss, record_t<Data>>,
+                  "[toller C102] the dataset's record lacks what the loss needs: query and positive, as Pair and Triplet have. "
+                  "train/README.md#c102");
+    return fit_dataset(data, options, callbacks...);
+  }
+}
+
+template <class M, class Loss, class Precision, class Parallelism, class Step>
+template <class Data, class... Callbacks>
+FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_dataset(const Data& data, const FitOptions& options,
+                                                                      Callbacks&... callbacks) {
   if (const auto problems = can_run(data, options); !problems.empty()) throw ConfigError(problems[0].code, problems[0].message);
 
   model_.to(parallelism_.target());

@@ -125,6 +125,8 @@ inline void check_dense(const FolderModule& module, const std::filesystem::path&
       modules.push_back(read_pooling(line));
     else if (line.type == "Dense")
       modules.push_back(read_dense(line));
+    else if (line.type == "Dropout")
+      modules.push_back({line.type, read_json_file(line.folder / "config.json"), {}});
     else if (line.type == "Normalize")
       modules.push_back({line.type, nlohmann::json::object(), {}});  // its folder may be absent
     else if (line.type != "MultiVectorMask")
