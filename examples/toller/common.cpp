@@ -3,8 +3,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -63,15 +61,14 @@ void check_writable(const fs::path& target, Target kind) {
   const auto fail = [&](const std::string& why) {
     throw toller::FileError("R132", target.string() + ": cannot be written: " + why);
   };
+  if (target.empty()) fail("the name is empty");
   if (fs::exists(target) && fs::is_directory(target) != (kind == Target::folder))
     fail(kind == Target::folder ? "it is a file, not a folder" : "it is a folder, not a file");
-  fs::path parent = fs::absolute(target).lexically_normal();
-  if (!parent.has_filename()) parent = parent.parent_path();
-  parent = parent.parent_path();
-  std::error_code error;
-  fs::create_directories(parent, error);
-  if (error) fail(error.message());
-  if (access(parent.c_str(), W_OK) != 0) fail("no permission in " + parent.string());
+  // What saving begins with, and takes back: a folder or file in the making, beside the place.
+  if (kind == Target::folder)
+    toller::AtomicFolder{target};
+  else
+    toller::AtomicFile{target};
 }
 
 }  // namespace program

@@ -15,6 +15,8 @@
 #include "toller/pooling/auto_pooling.hpp"
 #include "toller/pooling/late_interaction.hpp"
 #include "toller/precision/autocast.hpp"
+#include "toller/store/atomic_file.hpp"
+#include "toller/store/atomic_folder.hpp"
 #include "toller/train/model.hpp"
 
 namespace program {
@@ -29,7 +31,7 @@ struct Compute {
   std::string precision = "fp32";
 
   void add_to(CLI::App& command) {
-    command.add_option("--threads", threads, "Threads of the processor (0: all cores)")->check(CLI::NonNegativeNumber);
+    command.add_option("--threads", threads, "Threads of the processor (0: all cores)")->check(CLI::Range(0, 512));
     command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
     command.add_option("--precision", precision, "fp32 or bf16")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
   }

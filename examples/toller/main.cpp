@@ -6,6 +6,7 @@
 int main(int argc, char** argv) {
   CLI::App app{"Trains and uses neural retrievers: ColBERT and dense embedders"};
   app.set_version_flag("--version", TOLLER_VERSION);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // what a script presets can be said anew
   app.require_subcommand(1);
   program::add_train(app);
   program::add_evaluate(app);
@@ -14,8 +15,14 @@ int main(int argc, char** argv) {
   program::add_info(app);
   try {
     app.parse(argc, argv);
+    std::cout.flush();
+    if (!std::cout) throw toller::FileError("R136", "standard output: cannot be written");
+  } catch (const CLI::Success& success) {  // --help, --version
+    app.exit(success);
+    return std::cout.flush() ? 0 : 1;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    std::cerr << "toller: " << toller::Error("R135", error.what()).what() << " (--help says what can be given)" << std::endl;
+    return 2;
   } catch (const toller::Error& error) {
     std::cerr << "toller: " << error.what() << std::endl;
     return 1;

@@ -47,6 +47,7 @@ void run(const Options& o) {
       if (!marker.empty()) tokenizer.add_token(marker);
     preprocessor.emplace(tokenizer, format.query, format.document);
   }
+  if (!std::cin) throw FileError("R137", "standard input: cannot be read");
   std::string line;
   for (std::int64_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
@@ -66,6 +67,7 @@ void run(const Options& o) {
     }
     std::cout << out.dump() << '\n';
   }
+  if (std::cin.bad()) throw FileError("R137", "standard input: cannot be read");
 }
 
 }  // namespace tokenize_command

@@ -86,7 +86,9 @@ void run(const Options& given) {
   using namespace toller;
   Options o = given;
   const at::Device device = o.compute.start();
+  const InterruptGuard interrupts;  // from loading to saving: an interrupt ends the run at a step's end, never in a file
   check_writable(o.output, Target::folder);
+  if (!o.checkpoint.empty()) check_writable(fs::path(o.checkpoint) / "step-0", Target::folder);
   o.fit.optimizer.schedule = o.schedule == "constant" ? Schedule::constant : Schedule::linear;
   o.fit.shuffle = !o.in_order;
   o.fit.dropout = !o.no_dropout;
@@ -134,7 +136,9 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
   command->add_flag("--fresh-head", o->choice.options.fresh_head, "Start a new head, whatever the folder holds");
   command->add_option("--tensorboard", o->tensor_board, "Folder for TensorBoard's event file");
   command->add_option("--checkpoint", o->checkpoint, "Folder for checkpoints");
-  command->add_option("--checkpoint-every", o->checkpoint_every, "Steps between them")->capture_default_str();
+  command->add_option("--checkpoint-every", o->checkpoint_every, "Steps between them")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->capture_default_str();
   command->add_flag("--resume", o->resume, "Go on from the newest checkpoint, if there is one");
   command->add_flag("--json", o->json, "Print the result as JSON");
   if (late) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "encoder/support.hpp"
+#include "toller/store/write_safetensors.hpp"
 
 using namespace toller;
 using namespace toller::testing_encoder;
@@ -68,9 +69,22 @@ TEST_CASE("a bad config.json is one clear error") {
   CHECK(parse(config_with("model_type", "t5")) == "[R433] c.json: model_type is \"t5\", supported: bert");
   CHECK(parse(config_with("hidden_size", nullptr)) == "[R432] c.json: field \"hidden_size\" is missing");
   CHECK(parse(config_with("hidden_size", "32")) == "[R432] c.json: field \"hidden_size\" is not a whole number");
-  CHECK(parse(config_with("vocab_size", 0)) == "[R434] c.json: vocab_size is 0, expected at least 1");
+  CHECK(parse(config_with("vocab_size", 0)) == "[R434] c.json: vocab_size is 0, expected 1 to 2147483647");
   CHECK(parse(config_with("num_attention_heads", 5)) == "[R434] c.json: num_attention_heads 5 does not divide hidden_size 32");
-  CHECK(parse(config_with("hidden_dropout_prob", 1.0)) == "[R434] c.json: hidden_dropout_prob is 1, expected 0 <= p < 1");
+  CHECK(parse(config_with("hidden_dropout_prob", 1.0)) == "[R434] c.json: hidden_dropout_prob is 1.0, expected 0 <= p < 1");
+  CHECK(parse(config_with("attention_probs_dropout_prob", -0.5)) ==
+        "[R434] c.json: attention_probs_dropout_prob is -0.5, expected 0 <= p < 1");
+  CHECK(parse(config_with("hidden_size", -3)) == "[R434] c.json: hidden_size is -3, expected 1 to 2147483647");
+  CHECK(parse(config_with("hidden_size", 18446744073709551615U)) ==
+        "[R434] c.json: hidden_size is 18446744073709551615, expected 1 to 2147483647");
+  for (const auto& [eps, written] : {std::pair{0.0, "0.0"}, {-1e-12, "-1e-12"}, {1e300, "1e+300"}})
+    CHECK(parse(config_with("layer_norm_eps", eps)) ==
+          std::string("[R434] c.json: layer_norm_eps is ") + written + ", expected a number above 0 that float32 holds");
+  CHECK(parse(config_with("initializer_range", -1)) ==
+        "[R434] c.json: initializer_range is -1, expected 0 or more, that float32 holds");
+  CHECK(parse(R"({"layer_norm_eps": 1e999})") == "[R432] c.json: key \"layer_norm_eps\": number overflow parsing '1e999'");
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  CHECK(parse("{\"x\": " + deep + "}") == "[R432] c.json: JSON nested deeper than 64 levels");
   CHECK(parse(config_with("hidden_act", "swish")) ==
         "[R435] c.json: hidden_act is \"swish\", supported: gelu, gelu_new, gelu_pytorch_tanh, relu");
   CHECK(parse(config_with("position_embedding_type", "relative_key")) ==
@@ -82,6 +96,9 @@ TEST_CASE("a folder that is not whole is one clear error") {
   const std::string at = folder.path.string();
   const auto open = [&] { return message([&] { (void)AutoEncoder::from_pretrained(folder.path); }); };
   CHECK(open() == "[R431] " + at + "/config.json: missing or not readable");
+  std::filesystem::create_directory(folder.path / "config.json");
+  CHECK(open() == "[R401] " + at + "/config.json: expected a file, found a folder");
+  std::filesystem::remove(folder.path / "config.json");
   folder.write("config.json", small_config());
   CHECK(open() == "[R431] " + at + ": no model.safetensors and no model.safetensors.index.json");
   folder.write("pytorch_model.bin", "x");
@@ -94,6 +111,31 @@ TEST_CASE("a folder that is not whole is one clear error") {
   tensors.erase(tensors.begin() + 1);
   folder.write_tensors("model.safetensors", tensors);
   CHECK(open() == "[R436] " + at + ": tensor \"embeddings.position_embeddings.weight\" is missing");
+}
+
+TEST_CASE("weights that are not floating or not finite are one clear error") {
+  const Folder folder;
+  folder.write("config.json", small_config());
+  const std::string file = (folder.path / "model.safetensors").string(), name = "embeddings.LayerNorm.weight";
+  const auto open_with = [&](const at::Tensor& value) {
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    for (const Parameter& p : small_bert().parameters())
+      tensors.emplace_back(p.name, p.name == name ? value : p.value.detach());
+    write_safetensors(folder.path / "model.safetensors", tensors);
+    return message([&] { (void)Bert::from_pretrained(folder.path); });
+  };
+  const std::string start = "[R408] " + file + ": tensor \"" + name + "\": ";
+  for (const auto type : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    CHECK(open_with(at::ones({32}, type)) == "nothing was thrown");
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+      at::Tensor value = at::ones({32}, type);
+      value[31] = bad;
+      CHECK(open_with(value) == start + "a value is NaN or infinite (in float32)");
+    }
+  }
+  CHECK(open_with(at::full({32}, 1e300, at::kDouble)) == start + "a value is NaN or infinite (in float32)");
+  for (const auto& [type, written] : {std::pair{at::kInt, "I32"}, {at::kBool, "BOOL"}, {at::kComplexFloat, "C64"}})
+    CHECK(open_with(at::ones({32}, type)) == start + "expected F16, BF16, F32 or F64, got " + written);
 }
 
 TEST_CASE("shards, the bert. prefix and the old names of layer norms are read") {

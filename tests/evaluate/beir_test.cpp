@@ -56,6 +56,8 @@ TEST_CASE("what is wrong with a BEIR folder is one line with file and line") {
   REQUIRE(folder.complaint() == "[R265] corpus.jsonl:1: expected a JSON object in UTF-8");
   folder.write("corpus.jsonl", "[1]\n");
   REQUIRE(folder.complaint().starts_with("[R265] corpus.jsonl:1"));
+  folder.write("corpus.jsonl", "{\"_id\": " + std::string(300'000, '[') + std::string(300'000, ']') + "}\n");
+  REQUIRE(folder.complaint() == "[R265] corpus.jsonl:1: JSON nested deeper than 64 levels");
   folder.write("corpus.jsonl", "{\"_id\": \"a\", \"body\": \"x\"}\n");
   REQUIRE(folder.complaint() == "[R266] corpus.jsonl:1: field \"text\" is missing");
   folder.write("corpus.jsonl", "{\"_id\": \"a\", \"text\": []}\n");
@@ -72,6 +74,20 @@ TEST_CASE("what is wrong with judgements is one line with file and line") {
   const Folder folder;
   folder.write("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\tone\n");
   REQUIRE(folder.complaint() == "[R268] qrels/test.tsv:2: expected query id, document id and whole grade, separated by tabs");
+  const std::string expected = "expected query id, document id and whole grade, separated by tabs";
+  for (const char* first : {"q1\ta\tone\n", "q1\ta\t1.0\n", "q1\ta\t\n", "query\tdoc\trelevance\n"}) {
+    folder.write("qrels/test.tsv", first + std::string("q1\ta\t1\n"));
+    REQUIRE(folder.complaint() == "[R268] qrels/test.tsv:1: " + expected);
+  }
+  for (const char* header : {"Query-ID\tCorpus-ID\tSCORE\r\n", "query-id\tcorpus-id\tgrade\n", "q\td\tscore\n"}) {
+    folder.write("qrels/test.tsv", header + std::string("q1\ta\t1\n"));
+    REQUIRE(folder.complaint() == "");
+  }
+  for (const char* line : {"q1\t0\ta\t1\n", "q1 0 a 1\n"}) {
+    folder.write("qrels/test.tsv", line);
+    REQUIRE(folder.complaint() ==
+            "[R268] qrels/test.tsv:1: " + expected + "; got four columns, as a TREC file has (query, 0, document, grade)");
+  }
   folder.write("qrels/test.tsv", "q1 a 1\n");
   REQUIRE(folder.complaint().starts_with("[R268] qrels/test.tsv:1"));
   folder.write("qrels/test.tsv", "q1\ta\t1\nq9\ta\t1\n");

@@ -250,6 +250,13 @@ TEST_CASE("folders that are wrong give one line") {
   expect("[R805] " + dense.string() + ": tensor \"residual.weight\" is missing");
   write_safetensors(dense / "model.safetensors", {{"linear.weight", at::rand({4, 3})}});
   expect("[R805] " + dense.string() + ": tensor \"linear.weight\": expected [3, 4], got [4, 3]");
+  const auto weights = dense / "model.safetensors";
+  write_safetensors(weights, {{"linear.weight", at::full({3, 4}, std::numeric_limits<double>::quiet_NaN())}});
+  expect("[R408] " + weights.string() + ": tensor \"linear.weight\": a value is NaN or infinite (in float32)");
+  write_safetensors(weights, {{"linear.weight", at::ones({3, 4}, at::kInt)}});
+  expect("[R408] " + weights.string() + ": tensor \"linear.weight\": expected F16, BF16, F32 or F64, got I32");
+  folder.write("modules.json", std::string(300'000, '[') + std::string(300'000, ']'));
+  expect("[R410] " + json + ": JSON nested deeper than 64 levels");
 }
 
 TEST_CASE("MiniLM's folder") {

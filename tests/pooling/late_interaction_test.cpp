@@ -101,7 +101,14 @@ TEST_CASE("what contradicts the folder is refused") {
   broken[0].config.erase("out_features");
   REQUIRE_THROWS_WITH(LateInteraction{}.bind(8, broken),
                       "[R323] the folder's Dense module: setting \"out_features\" is missing or of another type");
-  REQUIRE_THROWS_AS((LateInteraction{.dim = 0}.bind(8, 1U)), ConfigError);
+  for (const std::int64_t size : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{65537}, std::int64_t{1} << 62}) {
+    REQUIRE_THROWS_AS((LateInteraction{.dim = size}.bind(8, 1U)), ConfigError);
+    REQUIRE_THROWS_WITH((LateInteraction{.dim = size}.bind(8, 1U)),
+                        "[R324] LateInteraction: dim must be in 1 .. 65536, got " + std::to_string(size));
+    REQUIRE_THROWS_WITH((LateInteraction{.layers = {{.out = size}}}.bind(8, 1U)),
+                        "[R324] a dense layer must have 1 to 65536 outputs (out), got " + std::to_string(size));
+  }
+  REQUIRE(LateInteraction{.dim = 65536}.bind(1, 1U).output_size() == 65536);
   REQUIRE_THROWS_AS((LateInteraction{.dim = 3, .layers = {{.out = 4}}}.bind(8, 1U)), ConfigError);
   REQUIRE_THROWS_AS((LateInteraction{.bias = true, .layers = {{.out = 4}}}.bind(8, 1U)), ConfigError);
   REQUIRE_THROWS_AS((LateInteraction{.layers = {{.out = 4, .dropout = 1}}}.bind(8, 1U)), ConfigError);

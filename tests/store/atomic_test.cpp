@@ -167,6 +167,15 @@ TEST_CASE("JSON errors name the file, the place and the key") {
   const auto path = folder.write("config.json", "{\n  \"a\": 1,\n  \"b\" 2\n}");
   REQUIRE_THROWS_WITH(read_json_file(path),
                       Catch::Matchers::StartsWith("[R410] " + path.string() + ": not JSON: parse error at line 3, column"));
+  const auto nested = [&](std::size_t levels) {
+    return read_json_file(folder.write("deep.json", std::string(levels, '[') + std::string(levels, ']')));
+  };
+  REQUIRE(nested(64).is_array());
+  for (const std::size_t levels : {65U, 300'000U})
+    REQUIRE_THROWS_WITH(nested(levels),
+                        "[R410] " + (folder.path() / "deep.json").string() + ": JSON nested deeper than 64 levels");
+  const auto huge = folder.write("huge.json", "{\"a\": 1e999}");
+  REQUIRE_THROWS_WITH(read_json_file(huge), "[R410] " + huge.string() + ": key \"a\": number overflow parsing '1e999'");
   const auto json = nlohmann::json::parse(R"({"n": 3, "x": 1.5, "s": "text", "none": null, "list": ["a", 1]})");
   REQUIRE(json_value<std::int64_t>(json, "n", path) == 3);
   REQUIRE(json_value<double>(json, "x", path) == 1.5);

@@ -79,10 +79,21 @@ TEST_CASE("a missing or malformed field is named") {
 TEST_CASE("a file that is missing, or not JSON, is named") {
   const TemporaryFolder folder;
   REQUIRE_THROWS_WITH(AutoTokenizer::from_file(folder.path() / "none.json"),
-                      ContainsSubstring("[R230]") && ContainsSubstring("none.json"));
+                      "[R401] " + (folder.path() / "none.json").string() + ": no such file");
+  REQUIRE_THROWS_WITH(AutoTokenizer::from_file(folder.path()),
+                      "[R401] " + folder.path().string() + ": expected a file, found a folder");
   REQUIRE_THROWS_WITH(AutoTokenizer::from_file(folder.write("half.json", "{\"model\": ")),
                       ContainsSubstring("half.json: not JSON from byte"));
-  REQUIRE_THROWS_AS(AutoTokenizer::from_file(folder.write("huge.json", "{\"model\": 1e999}")), FileError);
+  const auto huge = folder.write("huge.json", "{\"model\": 1e999}");
+  REQUIRE_THROWS_WITH(AutoTokenizer::from_file(huge),
+                      "[R230] " + huge.string() + ": key \"model\": number overflow parsing '1e999'");
+  const std::string deep = "{\"model\": " + std::string(300'000, '[') + std::string(300'000, ']') + "}";
+  const auto tokenizer = folder.write("m/tokenizer.json", deep);
+  REQUIRE_THROWS_WITH(AutoTokenizer::from_file(tokenizer),
+                      "[R230] " + tokenizer.string() + ": JSON nested deeper than 64 levels");
+  const auto config = folder.write("m/tokenizer_config.json", deep);
+  REQUIRE_THROWS_WITH(AutoTokenizer::from_pretrained(folder.path() / "m"),
+                      "[R230] " + config.string() + ": JSON nested deeper than 64 levels");
   REQUIRE_THROWS_WITH(AutoTokenizer::from_file(folder.write("list.json", "[1]")), ContainsSubstring("[R232]"));
 }
 

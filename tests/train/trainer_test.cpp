@@ -101,7 +101,7 @@ TEST_CASE("what cannot run is said before anything is computed") {
   fails({.batch_size = 11}, "[R121] the data have 10 rows, fewer than one batch of 11");
   fails({.batch_size = 0}, "[R120] batch_size is 0: it must be at least 1");
   fails({.epochs = 0, .batch_size = 4}, "[R122] neither epochs nor steps is above 0");
-  fails({.epochs = 2, .steps = -1, .batch_size = 4}, "[R123] epochs and steps must not be negative");
+  fails({.epochs = 2, .steps = -1, .batch_size = 4}, "[R123] epochs and steps must be from 0 to 1000000000");
   fails({.batch_size = 2, .optimizer = {.lr = -1}}, "[R140] optimizer.lr: expected a finite number >= 0, got -1");
   Trainer cold{model, Contrastive<Cosine>{.temperature = 0}};
   REQUIRE(cold.can_run(tiny_pairs(), quick).size() == 1);

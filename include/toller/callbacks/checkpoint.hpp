@@ -17,7 +17,7 @@ namespace toller {
 /// Saves the run into `dir/step-<n>`: every `every_steps` steps, after the last one and when it is stopped; keeps the newest
 /// `keep`.
 ///
-/// Units    `every_steps` optimizer steps; `keep` 0: all.
+/// Units    `every_steps` optimizer steps; the newest `keep` stay, 0: all.
 /// Errors   FileError R461 and R4xx: the fit ends with it, the checkpoints before stay.
 /// Cost     the size of the weights three times (weights and both moments), written while the run waits.
 struct Checkpoint {

@@ -151,6 +151,7 @@ inline void ProgressBar::on(const FitEnd& event) {
     out() << '\n';
     line_open_ = false;
   }
+  if (event.failed) return;  // the exception says the rest
   out() << steps_ << (steps_ == 1 ? " step, " : " steps, ") << rows_ << (rows_ == 1 ? " row in " : " rows in ")
         << detail::print_duration(seconds) << ", "
         << detail::print_number("%.1f", seconds > 0 ? static_cast<double>(rows_) / seconds : 0) << " pairs/s";

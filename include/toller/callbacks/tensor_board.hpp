@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "toller/train/callback.hpp"
 #include "toller/callbacks/detail/tf_events.hpp"
 #include "toller/core/error.hpp"
+#include "toller/train/callback.hpp"
 
 namespace toller {
 

@@ -50,6 +50,23 @@ void save_checkpoint(const std::filesystem::path& dir, std::int64_t step, const 
   }
 }
 
+/// The steps and the recipe that a checkpoint's `training.json` holds.
+///
+/// Errors   FileError R464: it does not hold them.
+struct CheckpointAbout {
+  std::int64_t step = 0;
+  std::string recipe{};
+
+  [[nodiscard]] static CheckpointAbout read(const std::filesystem::path& checkpoint) {
+    const auto path = checkpoint / "training.json";
+    const nlohmann::json json = read_json_file(path);
+    const bool good = json.is_object() && json.contains("step") && json["step"].is_number_integer() && json["step"] >= 0 &&
+                      json.contains("recipe") && json["recipe"].is_string();
+    if (!good) throw FileError("R464", detail::cat(path.string(), ": expected a step from 0 on and a recipe"));
+    return {json["step"].get<std::int64_t>(), json["recipe"].get<std::string>()};
+  }
+};
+
 /// The newest checkpoint in a folder, or the folder itself if it is one; nothing if there is none and none is `required`.
 ///
 /// Errors   FileError R462: none, though one is required.
@@ -62,7 +79,7 @@ void save_checkpoint(const std::filesystem::path& dir, std::int64_t step, const 
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(dir, missing)) {
     if (entry.path().extension() == ".part" || !fs::exists(entry.path() / "training.json")) continue;
-    const auto step = read_json_file(entry.path() / "training.json").value("step", std::int64_t{-1});
+    const std::int64_t step = CheckpointAbout::read(entry.path()).step;
     if (step > most) most = step, newest = entry.path();
   }
   if (!newest && required) throw FileError("R462", detail::cat(dir.string(), ": is no checkpoint and holds none"));
@@ -93,10 +110,10 @@ namespace detail {
 template <class Model, class OptimizerState>
 [[nodiscard]] std::int64_t load_checkpoint(const std::filesystem::path& dir, const std::string& recipe, Model& model,
                                            OptimizerState& optimizer) {
-  const nlohmann::json about = read_json_file(dir / "training.json");
-  const std::string then = about.value("recipe", std::string());
-  if (then != recipe)
-    throw ConfigError("R463", detail::cat(dir.string(), ": is of another run: ", detail::first_difference(recipe, then)));
+  const auto about = CheckpointAbout::read(dir);
+  if (about.recipe != recipe)
+    throw ConfigError("R463",
+                      detail::cat(dir.string(), ": is of another run: ", detail::first_difference(recipe, about.recipe)));
   const Model saved = Model::from_pretrained(dir);
   const c10::NoGradGuard no_grad;
   const auto copy = [](const Parameters& from, const Parameters& to) {
@@ -108,7 +125,7 @@ template <class Model, class OptimizerState>
   Parameters state;
   for (const std::string& name : file.names()) state.push_back({name, file.tensor(name)});
   optimizer.load_state(state);
-  return about.value("step", std::int64_t{0});
+  return about.step;
 }
 
 }  // namespace toller

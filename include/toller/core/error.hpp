@@ -15,10 +15,16 @@ namespace toller {
 class Error : public std::runtime_error {
 public:
   Error(std::string_view code, const std::string& message)
-      : std::runtime_error(std::string("[").append(code).append("] ").append(message)), code_(code) {}
+      : std::runtime_error(std::string("[").append(code).append("] ").append(one_line(message))), code_(code) {}
   [[nodiscard]] const std::string& code() const noexcept { return code_; }
 
 private:
+  /// Names from files may hold line breaks and escapes; a message does not.
+  static std::string one_line(std::string text) {
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    return text;
+  }
   std::string code_;
 };
 

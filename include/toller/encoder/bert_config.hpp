@@ -2,12 +2,17 @@
 // T0. The config.json of a BERT encoder, read and checked.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "toller/core/error.hpp"
 #include "toller/encoder/activation.hpp"
+#include "toller/store/json_file.hpp"
 
 namespace toller {
 
@@ -30,8 +35,9 @@ struct BertConfig {
 
   /// Reads the text of a `config.json`; `where` begins the error messages.
   ///
-  /// Errors   ConfigError R432: not JSON, or a field missing or of the wrong kind. R433: another architecture.
-  ///          R434: sizes that do not go together. R435: an activation or position embedding that is not supported.
+  /// Errors   ConfigError R432: not JSON or nested too deeply, or a field missing or of the wrong kind. R433: another
+  ///          architecture. R434: a size, probability or epsilon out of range, or sizes that do not go together. R435: an
+  ///          activation or position embedding that is not supported.
   [[nodiscard]] static BertConfig parse(const std::string& text, const std::string& where);
 };
 
@@ -39,8 +45,13 @@ namespace detail {
 
 /// Parses the text of a config.json and says which architecture it names.
 inline nlohmann::json parse_config(const std::string& text, const std::string& where) {
-  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) throw ConfigError("R432", where + ": not a JSON object");
+  const auto fail = [&](const std::string& what) { throw ConfigError("R432", cat(where, ": ", what)); };
+  nlohmann::json json;
+  try {
+    json = parse_shallow_json(text, fail);
+  } catch (const nlohmann::json::exception&) {
+  }
+  if (!json.is_object()) fail("not a JSON object");
   return json;
 }
 
@@ -58,6 +69,11 @@ void read_field(const nlohmann::json& json, const std::string& where, const char
   if (!fits)
     throw ConfigError("R432",
                       cat(where, ": field \"", key, "\" is not ", std::is_integral_v<T> ? "a whole number" : "a number"));
+  if constexpr (std::is_integral_v<T>)
+    if (json[key].is_number_unsigned() && json[key].get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
+      value = std::numeric_limits<T>::max();  // which no size can be
+      return;
+    }
   value = json[key].get<T>();
 }
 
@@ -85,8 +101,11 @@ inline BertConfig BertConfig::parse(const std::string& text, const std::string& 
   read("attention_probs_dropout_prob", c.attention_dropout);
   read("initializer_range", c.initializer_range);
 
+  const auto expect = [&](bool holds, const char* key, std::string_view expected) {
+    if (!holds) throw ConfigError("R434", detail::cat(where, ": ", key, " is ", c.source[key].dump(), ", expected ", expected));
+  };
   const auto positive = [&](const char* key, std::int64_t value) {
-    if (value < 1) throw ConfigError("R434", detail::cat(where, ": ", key, " is ", value, ", expected at least 1"));
+    expect(value >= 1 && value <= INT32_MAX, key, "1 to 2147483647");
   };
   positive("vocab_size", c.vocabulary);
   positive("hidden_size", c.hidden);
@@ -97,12 +116,14 @@ inline BertConfig BertConfig::parse(const std::string& text, const std::string& 
   positive("type_vocab_size", c.types);
   if (c.hidden % c.heads != 0)
     throw ConfigError("R434", detail::cat(where, ": num_attention_heads ", c.heads, " does not divide hidden_size ", c.hidden));
-  const auto probability = [&](const char* key, double value) {
-    if (!(value >= 0 && value < 1))
-      throw ConfigError("R434", detail::cat(where, ": ", key, " is ", value, ", expected 0 <= p < 1"));
-  };
+  const auto probability = [&](const char* key, double p) { expect(p >= 0 && p < 1, key, "0 <= p < 1"); };
   probability("hidden_dropout_prob", c.hidden_dropout);
   probability("attention_probs_dropout_prob", c.attention_dropout);
+  // In float32, as the layer norms compute.
+  const auto in_float = static_cast<float>(c.layer_norm_eps);
+  expect(in_float > 0 && std::isfinite(in_float), "layer_norm_eps", "a number above 0 that float32 holds");
+  expect(c.initializer_range >= 0 && std::isfinite(static_cast<float>(c.initializer_range)), "initializer_range",
+         "0 or more, that float32 holds");
 
   const std::string act = c.source.value("hidden_act", nlohmann::json("gelu")).is_string()
                               ? c.source.value("hidden_act", std::string("gelu"))

@@ -5,14 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "toller/core/check.hpp"
 #include "toller/core/error.hpp"
+#include "toller/core/mapped_file.hpp"
 #include "toller/store/safetensors_folder.hpp"
 
 namespace toller {
@@ -20,7 +19,7 @@ namespace toller {
 /// An encoder's folder, open for reading.
 ///
 /// Errors   FileError R431: no config.json, no weights, or only pickled ones. R436: a tensor is missing. R437: its shape is
-///          wrong. R402-R406: those of `SafetensorsFolder`.
+///          wrong. R402-R408: those of `SafetensorsFolder`.
 class PretrainedFolder {
 public:
   /// Opens `model.safetensors`, or the shards that `model.safetensors.index.json` lists. Names lose `prefix` (`bert.`).
@@ -41,12 +40,12 @@ public:
     return result;
   }
 
-  /// The tensor as float32, in memory of its own.
+  /// The tensor as float32, in memory of its own, every value finite.
   [[nodiscard]] at::Tensor read(const std::string& name) const {
     const auto found = stored_names_.find(name);
     if (found == stored_names_.end())
       throw FileError("R436", detail::cat(weights_.path().string(), ": tensor \"", name, "\" is missing"));
-    return weights_.tensor(found->second).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
+    return weights_.weight(found->second);
   }
 
   /// The same, and it must have this shape.
@@ -79,11 +78,12 @@ private:
 
 /// The text of a folder's `config.json`.
 ///
-/// Errors   FileError R431: it is missing or cannot be read.
+/// Errors   FileError R431: it is missing. R401: it cannot be read, or is a folder.
 [[nodiscard]] inline std::string read_config_text(const std::filesystem::path& dir) {
-  std::ifstream file(dir / "config.json");
-  if (!file) throw FileError("R431", (dir / "config.json").string() + ": missing or not readable");
-  return {std::istreambuf_iterator<char>(file), {}};
+  const auto path = dir / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) throw FileError("R431", path.string() + ": missing or not readable");
+  return std::string(MappedFile(path).bytes());
 }
 
 }  // namespace toller

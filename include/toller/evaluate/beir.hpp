@@ -2,6 +2,8 @@
 // T0. Collections for retrieval in BEIR's layout.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +15,7 @@
 
 #include "toller/core/error.hpp"
 #include "toller/evaluate/metrics.hpp"
+#include "toller/store/json_file.hpp"
 #include "toller/text/line_file.hpp"
 
 namespace toller {
@@ -29,9 +32,9 @@ struct RetrievalData {
 /// Reads `corpus.jsonl`, `queries.jsonl` and `qrels/<split>.tsv` of a folder. A document's text is its title, a space and its
 /// text, without space at the ends.
 ///
-/// Errors   FileError R401: no such file. DataError, naming `file:line`: R202 (no rows), R265 (not a JSON object, or
-///          invalid UTF-8), R266 (a field is missing or no text), R267 (an id twice), R268 (a line of the qrels that is
-///          not query, document, grade; or a query that the folder does not have).
+/// Errors   FileError R401: no such file. DataError, naming `file:line`: R202 (no rows), R265 (not a JSON object,
+///          invalid UTF-8, or nested deeper than 64 levels), R266 (a field is missing or no text), R267 (an id twice), R268
+///          (a line of the qrels that is not query, document, grade; or a query that the folder does not have).
 [[nodiscard]] RetrievalData read_beir(const std::filesystem::path& folder, std::string_view split = "test");
 
 namespace detail {
@@ -51,7 +54,11 @@ void read_beir_texts(const std::filesystem::path& path, Take&& take) {
     const auto fail = [&](std::string_view code, const std::string& message) {
       throw DataError(code, file.place(i) + ": " + message);
     };
-    const auto row = nlohmann::json::parse(file.line(i), nullptr, /*allow_exceptions=*/false);
+    nlohmann::json row;
+    try {
+      row = parse_shallow_json(file.line(i), [&](const std::string& what) { fail("R265", what); });
+    } catch (const nlohmann::json::exception&) {
+    }
     if (!row.is_object()) fail("R265", "expected a JSON object in UTF-8");
     const auto field = [&](const char* name, bool needed) -> std::string {
       const auto at = row.find(name);
@@ -69,6 +76,24 @@ void read_beir_texts(const std::filesystem::path& path, Take&& take) {
   }
 }
 
+/// Whether the columns of a first line are names: query-id and corpus-id, or score for the grade; in any case.
+[[nodiscard]] inline bool is_qrels_header(std::string_view query, std::string_view document, std::string_view grade) {
+  const auto is = [](std::string_view column, std::string_view name) {
+    column = trimmed(column);
+    return std::equal(column.begin(), column.end(), name.begin(), name.end(),
+                      [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+  };
+  return is(grade, "score") || (is(query, "query-id") && is(document, "corpus-id"));
+}
+
+/// How many words a line has, between spaces and tabs.
+[[nodiscard]] inline int count_words(std::string_view line) {
+  int words = 0;
+  for (line = trimmed(line); !line.empty(); ++words)
+    line = trimmed(line.substr(std::min(line.find_first_of(" \t"), line.size())));
+  return words;
+}
+
 /// Reads `query-id TAB corpus-id TAB grade` lines; the first may be a header.
 [[nodiscard]] inline Qrels read_qrels(const std::filesystem::path& path, const std::unordered_set<std::string>& queries) {
   const LineFile file(path);
@@ -81,8 +106,12 @@ void read_beir_texts(const std::filesystem::path& path, Take&& take) {
     int grade = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), grade);
     if (error != std::errc() || end != number.data() + number.size()) {
-      if (i == 0 && second != std::string_view::npos) continue;
-      throw DataError("R268", cat(file.place(i), ": expected query id, document id and whole grade, separated by tabs"));
+      const bool three = second != std::string_view::npos;
+      if (i == 0 && three && is_qrels_header(line.substr(0, first), line.substr(first + 1, second - first - 1), number))
+        continue;
+      const bool trec = count_words(line) == 4;
+      throw DataError("R268", cat(file.place(i), ": expected query id, document id and whole grade, separated by tabs",
+                                  trec ? "; got four columns, as a TREC file has (query, 0, document, grade)" : ""));
     }
     std::string query(line.substr(0, first));
     if (!queries.contains(query)) throw DataError("R268", cat(file.place(i), ": there is no query \"", query, "\""));

@@ -18,7 +18,7 @@ namespace toller {
 /// Module configs come in the spelling of Sentence Transformers 5; a late-interaction folder's modules are its Dense layers.
 /// Errors   FileError R401, R410, R411: a file is missing, not JSON, or a key is of another kind. R801: modules.json is wrong.
 ///          R802: a module that is not supported. R804, R805: a module's config or weights are wrong. R806: a setting that is
-///          not supported. R402-R407: damaged weights.
+///          not supported. R402-R408: damaged weights.
 /// Source   Layouts as written by Sentence Transformers 5.3 and 6.2 and PyLate 1.6; `artifact.metadata` as PyLate 1.6 reads it.
 [[nodiscard]] inline ModelFolder read_model_folder(const std::filesystem::path& dir) {
   if (!std::filesystem::is_directory(dir)) throw FileError("R401", detail::cat(dir.string(), ": is not a folder"));

@@ -15,9 +15,10 @@ enum class DenseActivation { identity, relu, gelu, tanh, sigmoid };
 
 /// y = dropout(activation(W x + b) + r),   r = nothing, x (`residual`), or R x (`residual` where the sizes differ)
 ///
-/// Units    `out` features; `dropout` the share that is zeroed in training.
+/// Units    `out` features, 1 to 65536; `dropout` the share that is zeroed in training.
 struct DenseLayer {
   static constexpr std::string_view name = "DenseLayer";
+  static constexpr std::int64_t largest_out = 65536;
   std::int64_t out = 0;
   bool bias = true;
   DenseActivation activation = DenseActivation::identity;
@@ -34,7 +35,8 @@ struct DenseLayer {
 
   /// Errors   ConfigError R324.
   void check() const {
-    if (out < 1) throw ConfigError("R324", detail::cat("a dense layer must have at least 1 output, got ", out));
+    if (out < 1 || out > largest_out)
+      throw ConfigError("R324", detail::cat("a dense layer must have 1 to ", largest_out, " outputs (out), got ", out));
     if (!(dropout >= 0 && dropout < 1))
       throw ConfigError("R324", detail::cat("a dense layer's dropout must be in [0, 1), got ", dropout));
   }

@@ -67,6 +67,8 @@ struct LateInteraction {
 
   /// The layers of a fresh head.
   [[nodiscard]] std::vector<DenseLayer> fresh_layers() const {
+    if (dim && (*dim < 1 || *dim > DenseLayer::largest_out))
+      throw ConfigError("R324", detail::cat("LateInteraction: dim must be in 1 .. ", DenseLayer::largest_out, ", got ", *dim));
     if (layers.empty()) return {{.out = dim.value_or(128), .bias = bias.value_or(false)}};
     if (bias) throw ConfigError("R322", "LateInteraction: set the bias in each of the layers, or leave the layers empty");
     if (dim && *dim != layers.back().out)

@@ -31,6 +31,30 @@ namespace detail {
   return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+inline constexpr int deepest_json = 64;
+
+/// JSON nested at most `deepest_json` levels, so that nothing that walks through it can run out of stack.
+///
+/// Deeper text, and a number that no double holds, end in `fail(what)`, which must throw; text that is not JSON in nlohmann's
+/// exception.
+template <class Fail>
+[[nodiscard]] nlohmann::json parse_shallow_json(std::string_view text, const Fail& fail) {
+  using Event = nlohmann::json::parse_event_t;
+  std::string key;
+  const auto watch = [&](int depth, Event event, const nlohmann::json& value) {
+    const bool opens = event == Event::array_start || event == Event::object_start;
+    if (opens && depth >= deepest_json) fail(cat("JSON nested deeper than ", deepest_json, " levels"));
+    if (event == Event::key) key = value.get_ref<const std::string&>();
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, watch);
+  } catch (const nlohmann::json::out_of_range& error) {
+    fail(cat("key ", in_quotes(key), ": ", json_reason(error)));
+    throw;
+  }
+}
+
 template <class T>
 constexpr std::string_view json_kind() {
   if constexpr (std::is_same_v<T, bool>)
@@ -49,11 +73,12 @@ constexpr std::string_view json_kind() {
 
 /// Reads a JSON file.
 ///
-/// Errors   FileError R401: missing or not readable. R410: not JSON; names the line and column.
+/// Errors   FileError R401: missing or not readable. R410: not JSON, with line and column; or nested deeper than 64 levels.
 [[nodiscard]] inline nlohmann::json read_json_file(const std::filesystem::path& path) {
   const MappedFile file(path);
   try {
-    return nlohmann::json::parse(file.bytes());
+    return detail::parse_shallow_json(
+        file.bytes(), [&](const std::string& what) { throw FileError("R410", detail::cat(path.string(), ": ", what)); });
   } catch (const nlohmann::json::exception& error) {
     throw FileError("R410", detail::cat(path.string(), ": not JSON: ", detail::json_reason(error)));
   }

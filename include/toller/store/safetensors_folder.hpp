@@ -18,7 +18,7 @@ namespace toller {
 /// `model.safetensors` of a folder, or the shards that its `model.safetensors.index.json` lists, as one set of tensors.
 ///
 /// Errors   FileError R407: no weights in the folder (names a `pytorch_model.bin` that is there instead). R406: the index is
-///          wrong, or names a tensor that its shard lacks. R401-R405 as `SafetensorsFile`.
+///          wrong, or names a tensor that its shard lacks. R408: of `weight`. R401-R405 as `SafetensorsFile`.
 class SafetensorsFolder {
 public:
   [[nodiscard]] static SafetensorsFolder open(const std::filesystem::path& folder) { return SafetensorsFolder(folder); }
@@ -30,6 +30,21 @@ public:
   }
   [[nodiscard]] bool has(const std::string& name) const { return shard_of_.count(name) > 0; }
   [[nodiscard]] at::Tensor tensor(const std::string& name) const { return shard(name).tensor(name); }
+  /// The tensor as a weight: in float32, in memory of its own, every value finite.
+  ///
+  /// Errors   FileError R408: stored otherwise than as F16, BF16, F32 or F64; or a value that is NaN or infinite.
+  [[nodiscard]] at::Tensor weight(const std::string& name) const {
+    const SafetensorsFile& file = shard(name);
+    const auto fail = [&](const std::string& what) {
+      throw FileError("R408", detail::cat(file.path().string(), ": tensor ", detail::in_quotes(name), ": ", what));
+    };
+    const at::ScalarType type = file.dtype(name);
+    if (type != at::kHalf && type != at::kBFloat16 && type != at::kFloat && type != at::kDouble)
+      fail(detail::cat("expected F16, BF16, F32 or F64, got ", detail::name_of_dtype(type).value_or("another type")));
+    at::Tensor value = file.tensor(name).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
+    if (!value.isfinite().all().item<bool>()) fail("a value is NaN or infinite (in float32)");
+    return value;
+  }
   [[nodiscard]] const std::vector<std::int64_t>& shape(const std::string& name) const { return shard(name).shape(name); }
   [[nodiscard]] at::ScalarType dtype(const std::string& name) const { return shard(name).dtype(name); }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }

@@ -28,9 +28,10 @@ namespace toller {
 /// The tokenizer of a Hugging Face `tokenizer.json`: WordPiece files of any make. Copies share their state.
 ///
 /// Truncation and padding that the file holds are ignored: the caller decides on length, and nothing is padded here.
-/// Errors   FileError R230 unreadable or not JSON, R231 a part of a kind not supported, R232 a missing or malformed field,
-///          R233 a folder without tokenizer.json; of `encode`: DataError R234 text that is not UTF-8, ConfigError R235
-///          max_length without room for the special tokens, DataError R236 too few tokens to truncate.
+/// Errors   FileError R401 unreadable or a folder, R230 not JSON or nested too deeply, R231 a part of a kind not supported,
+///          R232 a missing or malformed field, R233 a folder without tokenizer.json; of `encode`: DataError R234 text that
+///          is not UTF-8, ConfigError R235 max_length without room for the special tokens, DataError R236 too few tokens to
+///          truncate.
 /// Ranks    `encode` may run in many threads at once; `add_token` changes this copy alone.
 class AutoTokenizer {
 public:

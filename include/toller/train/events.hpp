@@ -65,6 +65,7 @@ struct EpochEnd {
 struct FitEnd {
   std::int64_t step = 0;
   bool stopped = false;
+  bool failed = false;  ///< an exception is on its way, `reason` is its text
   std::string reason{};
   double seconds = 0;
 };

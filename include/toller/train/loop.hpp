@@ -44,6 +44,7 @@ FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& load
   FitReport report;
   report.steps = plan.first_step;
   StopRequest stop;
+  if (InterruptGuard::interrupted()) stop.ask(InterruptGuard::reason());  // while the model was loaded
   std::int64_t epoch = plan.first_step / plan.steps_per_epoch;
   loader.seek(epoch, plan.first_step % plan.steps_per_epoch);
   while (report.steps < plan.total_steps && !stop.asked()) {
@@ -59,10 +60,17 @@ FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& load
     if (options.dropout) batch->tokens.dropout_key = mix_seed(options.seed, Stream::dropout, report.steps);
 
     const StepReport result = step.run(*batch, model, loss, precision);  // leaves gradients
-    if (!std::isfinite(result.loss))
-      throw NumericError("R501", cat("the loss of step ", report.steps + 1, " is ", result.loss, " (rows ", batch->rows.front(),
-                                     " .. of epoch ", epoch + 1, "); the weights are those before it"));
+    const auto expect_finite = [&](double value, const char* what) {
+      if (!std::isfinite(value))
+        throw NumericError("R501", cat("the ", what, " of step ", report.steps + 1, " is ",
+                                       value < 0   ? "-inf"
+                                       : value > 0 ? "inf"
+                                                   : "nan",
+                                       " (first row ", batch->rows.front(), " of the data); the weights are those before it"));
+    };
+    expect_finite(result.loss, "loss");
     const double norm = clip_grad_norm(trained, options.optimizer.max_grad_norm);
+    expect_finite(norm, "gradient");
     const double factor = lr_factor(options.optimizer.schedule, report.steps, plan.warmup_steps, plan.total_steps);
     precision.step([&] { optimizer.step(factor); });
     optimizer.zero_grad();

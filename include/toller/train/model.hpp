@@ -62,13 +62,13 @@ public:
     AutoTokenizer tokenizer = AutoTokenizer::from_pretrained(folder.encoder_dir);
     const bool saved_format = folder.kind == FolderKind::pylate || folder.kind == FolderKind::stanford;
     const TextFormat format = TextFormat::make<output_type>(folder.settings, options, saved_format, encoder.max_positions());
+    const std::int64_t words = tokenizer.vocabulary_size();
     for (const std::string& marker : {format.query.marker, format.document.marker})
       if (!marker.empty()) tokenizer.add_token(marker);
     if (tokenizer.vocabulary_size() > encoder.vocabulary_size()) {
-      const std::int64_t extra = tokenizer.vocabulary_size() - encoder.vocabulary_size();
-      if (format.query.marker.empty() || extra > 2)
-        throw ConfigError("R112", detail::cat(dir.string(), ": the tokenizer has ", tokenizer.vocabulary_size(),
-                                              " tokens, the encoder embeds only ", encoder.vocabulary_size()));
+      if (words > encoder.vocabulary_size())  // not for the markers' sake alone
+        throw ConfigError("R112", detail::cat(dir.string(), ": the tokenizer has ", words, " tokens, the encoder embeds only ",
+                                              encoder.vocabulary_size()));
       encoder.resize_vocabulary(tokenizer.vocabulary_size(), mix_seed(options.seed, Stream::init, 1));
     }
     const auto bind = [&] {
@@ -104,6 +104,11 @@ public:
   /// Writes a folder that Sentence Transformers (one vector) or PyLate (many vectors) loads; an old one is replaced whole.
   void save_pretrained(const std::filesystem::path& dir) const {
     constexpr bool late = std::is_same_v<output_type, MultiVector>;
+    for (const Parameters& list : {encoder_.saved_tensors(), pooling_.parameters()})
+      for (const Parameter& p : list)
+        if (!p.value.isfinite().all().template item<bool>())
+          throw NumericError("R502",
+                             detail::cat("cannot save ", dir.string(), ": ", p.name, " has values that are not finite"));
     write_model_folder(dir, {.kind = late ? FolderKind::pylate : FolderKind::sentence_transformers,
                              .config_json = encoder_.config_json(),
                              .encoder_tensors = encoder_.saved_tensors(),

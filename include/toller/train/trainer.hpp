@@ -99,7 +99,11 @@ std::vector<Problem> Trainer<M, Loss, Precision, Parallelism, Step>::can_run(con
   check(rows >= options.batch_size, "R121",
         detail::cat("the data have ", rows, " rows, fewer than one batch of ", options.batch_size));
   check(options.epochs > 0 || options.steps > 0, "R122", "neither epochs nor steps is above 0");
-  check(options.steps >= 0 && options.epochs >= 0, "R123", "epochs and steps must not be negative");
+  constexpr std::int64_t most = 1'000'000'000;
+  check(options.steps >= 0 && options.epochs >= 0 && options.steps <= most && options.epochs <= most, "R123",
+        "epochs and steps must be from 0 to 1000000000");
+  check(options.workers >= -1 && options.workers <= 256, "R126",
+        detail::cat("workers is ", options.workers, ": it must be from -1 to 256"));
   check(!parallelism_.target().is_cuda() || at::hasCUDA(), "R124",
         detail::cat("device ", parallelism_.target().str(), " was asked for, but no CUDA device can be used"));
   try {
@@ -178,11 +182,10 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_dataset(const Data
   try {
     const FitReport report =
         detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, optimizer, trained, save, callbacks...);
-    detail::notify(FitEnd{report.steps, report.stopped, report.reason, report.seconds}, callbacks...);
+    detail::notify(FitEnd{report.steps, report.stopped, false, report.reason, report.seconds}, callbacks...);
     return report;
   } catch (const std::exception& error) {
-    const std::string what = error.what();
-    detail::notify(FitEnd{0, true, what.substr(0, what.find('\n')), 0}, callbacks...);
+    detail::notify(FitEnd{0, true, true, error.what(), 0}, callbacks...);
     throw;
   }
 }

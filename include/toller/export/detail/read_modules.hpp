@@ -111,7 +111,7 @@ inline void check_dense(const FolderModule& module, const std::filesystem::path&
       json_value<std::string>(json, "activation_function", path).value_or("torch.nn.modules.activation.Tanh");
   module.config["use_residual"] = json_value<bool>(json, "use_residual", path).value_or(false);
   const auto weights = SafetensorsFolder::open(line.folder);
-  for (const std::string& name : weights.names()) module.tensors.emplace(name, weights.tensor(name).clone());
+  for (const std::string& name : weights.names()) module.tensors.emplace(name, weights.weight(name));
   check_dense(module, line.folder);
   return module;
 }

@@ -133,7 +133,7 @@ inline void read_multi_vector(FolderSettings& settings, FolderModules& modules, 
 
 /// Stanford's ColBERT: the projection is `linear.weight` of the root file, the settings are in artifact.metadata.
 inline void read_stanford(ModelFolder& folder, const std::filesystem::path& dir) {
-  const at::Tensor weight = SafetensorsFolder::open(dir).tensor("linear.weight").clone();
+  const at::Tensor weight = SafetensorsFolder::open(dir).weight("linear.weight");
   if (weight.dim() != 2)
     module_error("R805", dir, "tensor \"linear.weight\" has " + std::to_string(weight.dim()) + " dimensions, expected 2");
   folder.modules = {{"Dense",

@@ -3,14 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "toller/core/error.hpp"
+#include "toller/core/mapped_file.hpp"
+#include "toller/store/json_file.hpp"
 
 namespace toller::detail {
 
@@ -82,22 +82,17 @@ private:
   throw FileError("R231", cat(field.file(), ": ", part, " of kind \"", kind, "\" is not supported; supported: ", known));
 }
 
-/// A file's whole text. Errors: FileError R230.
+/// A file's whole text. Errors: FileError R401.
 [[nodiscard]] inline std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in) throw FileError("R230", path + ": cannot be read");
-  return text;
+  return std::string(MappedFile(path).bytes());
 }
 
-/// Text as JSON. Errors: FileError R230 with the place where it stops being JSON.
+/// Text as JSON. Errors: FileError R230 with the place where it stops being JSON; or it is nested deeper than 64 levels.
 [[nodiscard]] inline nlohmann::json parse_json(const std::string& text, const std::string& file) {
   try {
-    return nlohmann::json::parse(text);
+    return parse_shallow_json(text, [&](const std::string& what) { throw FileError("R230", cat(file, ": ", what)); });
   } catch (const nlohmann::json::parse_error& error) {
     throw FileError("R230", cat(file, ": not JSON from byte ", error.byte, " on"));
-  } catch (const nlohmann::json::exception&) {
-    throw FileError("R230", file + ": holds a number out of range");
   }
 }
 

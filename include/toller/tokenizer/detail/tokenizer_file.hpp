@@ -86,7 +86,7 @@ struct ReadTokenizer {
   return result;
 }
 
-/// Reads a tokenizer.json. Errors: FileError R230, R231, R232.
+/// Reads a tokenizer.json. Errors: FileError R401, R230, R231, R232.
 [[nodiscard]] inline ReadTokenizer read_tokenizer(const std::string& path, nlohmann::json config) {
   auto file = std::make_shared<TokenizerFile>();
   file->path = path;
