@@ -131,6 +131,8 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit(const Data& data, 
                   "[toller C102] the dataset's record lacks what the loss needs: query and positive, as Pair and Triplet have. "
                   "train/README.md#c102");
     return fit_dataset(data, options, callbacks...);
+  } else {
+    return {};  // does not compile
   }
 }
 
