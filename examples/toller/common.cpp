@@ -24,9 +24,8 @@ std::unique_ptr<toller::AutocastGuard> Compute::guard(at::Device at) const {
   return AnyPrecision{precision == "bf16"}.guard(at);
 }
 
-void ModelChoice::add_to(CLI::App& command, bool lengths) {
+void ModelChoice::add_to(CLI::App& command) {
   command.add_option("--model", model, "Model folder, or the hub name of a model in the local Hugging Face cache")->required();
-  if (!lengths) return;
   command.add_option("--query-length", options.query_length, "Longest query in tokens");
   command.add_option("--document-length", options.document_length, "Longest document in tokens");
   command.add_option("--query-prompt", options.query_prompt, "Text put before every query");

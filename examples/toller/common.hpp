@@ -46,7 +46,7 @@ struct ModelChoice {
   toller::ModelOptions options{};
   std::optional<std::string> pooling{};  ///< of a fresh head; empty: as saved, else mean
 
-  void add_to(CLI::App& command, bool lengths = true);
+  void add_to(CLI::App& command);
   /// The model's folder: itself, or a snapshot in the local Hugging Face cache.
   [[nodiscard]] fs::path folder() const;
 };
