@@ -14,7 +14,7 @@
 namespace {
 
 struct Options {
-  std::string data{}, model{}, precision = "fp32", kind = "colbert";
+  std::string data{}, model{}, precision = "fp32", kind = "colbert", device = "cpu";
   std::int64_t batch = 32, steps = 12, warmup = 3, doc_length = 180;
   int threads = 2;
 };
@@ -29,7 +29,7 @@ void run(const Options& o) {
   using namespace toller;
   using Retriever = Model<AutoEncoder, Pooling>;
   constexpr bool late = std::is_same_v<Pooling, LateInteraction>;
-  ModelOptions options{.fresh_head = late, .document_length = o.doc_length};
+  ModelOptions options{.fresh_head = true, .document_length = o.doc_length};
   if (!late) options.query_length = o.doc_length;
   auto model = Retriever::from_pretrained(o.model, {}, options);
   std::vector<Pair> rows;
@@ -37,14 +37,15 @@ void run(const Options& o) {
   const auto wanted = static_cast<std::size_t>(o.batch * (o.steps + o.warmup));
   for (std::size_t i = 0; i < std::min(wanted, all.size()); ++i) rows.push_back(all[i]);
   Timer timer;
+  const SingleDevice device{o.device == "cuda" ? cuda(0) : cpu()};
   const FitOptions fit{.steps = o.steps + o.warmup,
                        .batch_size = o.batch,
                        .optimizer = {.lr = 3e-6, .schedule = Schedule::constant},
                        .shuffle = false};
   if (o.precision == "bf16")
-    Trainer{model, Contrastive<Similarity>{}, Bf16Mixed{}}.fit(rows, fit, timer);
+    Trainer{model, Contrastive<Similarity>{}, Bf16Mixed{}, device}.fit(rows, fit, timer);
   else
-    Trainer{model, Contrastive<Similarity>{}}.fit(rows, fit, timer);
+    Trainer{model, Contrastive<Similarity>{}, Fp32{}, device}.fit(rows, fit, timer);
 
   std::vector<double> seconds;
   double total = 0;
@@ -60,6 +61,7 @@ void run(const Options& o) {
   // Nothing is padded: the tokens computed are the tokens there are, query expansion included.
   std::cout << nlohmann::json{{"peer", "toller-" + o.kind},
                               {"precision", o.precision},
+                              {"device", o.device},
                               {"loss", "contrastive"},
                               {"batch", o.batch},
                               {"pairs_per_s", static_cast<double>(o.batch * o.steps) / total},
@@ -86,6 +88,7 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", o.warmup, "Steps before them")->capture_default_str();
   app.add_option("--threads", o.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--precision", o.precision)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
+  app.add_option("--device", o.device)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   app.add_option("--doc-length", o.doc_length)->capture_default_str();
   app.add_option("--kind", o.kind)->check(CLI::IsMember({"colbert", "mve", "dense"}))->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -22,7 +22,7 @@ else()
   set(_lt_hints ${CMAKE_PREFIX_PATH} ${_lt_env_prefixes} "$ENV{TOLLER_DEPS}/torch" "${CMAKE_CURRENT_LIST_DIR}/../.deps/torch" $ENV{VIRTUAL_ENV} ${_lt_built_with})
 endif()
 if(NOT "${_lt_asked}" STREQUAL "${LibTorch_ASKED}")   # a build folder follows when the caller points elsewhere
-  foreach(_lt_name IN ITEMS INCLUDE_DIR c10_LIBRARY torch_LIBRARY torch_cpu_LIBRARY torch_cuda_LIBRARY c10_cuda_LIBRARY
+  foreach(_lt_name IN ITEMS INCLUDE_DIR c10_LIBRARY torch_cpu_LIBRARY torch_cuda_LIBRARY c10_cuda_LIBRARY
                             CUDA_INCLUDE_DIR CUDA_CRT_DIR CUDA_CCCL_DIR NCCL_INCLUDE_DIR NCCL_LIBRARY LINKS_CUDA)
     unset(LibTorch_${_lt_name} CACHE)
   endforeach()
@@ -50,7 +50,7 @@ mark_as_advanced(LibTorch_INCLUDE_DIR)
 # --- its libraries and its version -----------------------------------------------------------------------------------
 if(LibTorch_INCLUDE_DIR)
   get_filename_component(LibTorch_HOME "${LibTorch_INCLUDE_DIR}" DIRECTORY)
-  foreach(_lt_lib IN ITEMS c10 torch torch_cpu torch_cuda c10_cuda)
+  foreach(_lt_lib IN ITEMS c10 torch_cpu torch_cuda c10_cuda)
     find_library(LibTorch_${_lt_lib}_LIBRARY NAMES ${_lt_lib} NO_DEFAULT_PATH
                  PATHS "${LibTorch_HOME}/lib" "${LibTorch_HOME}/lib64" "${LibTorch_HOME}/lib/${CMAKE_LIBRARY_ARCHITECTURE}")
     mark_as_advanced(LibTorch_${_lt_lib}_LIBRARY)
@@ -108,8 +108,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   set(TOLLER_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON or OFF")
   set_property(CACHE TOLLER_CUDA PROPERTY STRINGS AUTO ON OFF)
   # The CUDA kernels register themselves when their library is loaded, so it must be linked although nothing names it.
-  set(_lt_cuda_libraries -Wl,--push-state,--no-as-needed "${LibTorch_torch_LIBRARY}" "${LibTorch_torch_cuda_LIBRARY}"
-      "${LibTorch_torch_cpu_LIBRARY}" "${LibTorch_c10_cuda_LIBRARY}" "${LibTorch_c10_LIBRARY}" -Wl,--pop-state)
+  # Not libtorch.so: it holds nothing but parts of std::filesystem, of which one crashes, and programs would find those first.
+  set(_lt_cuda_libraries -Wl,--push-state,--no-as-needed "${LibTorch_torch_cuda_LIBRARY}" "${LibTorch_torch_cpu_LIBRARY}"
+      "${LibTorch_c10_cuda_LIBRARY}" "${LibTorch_c10_LIBRARY}" -Wl,--pop-state)
   set(LibTorch_CUDA FALSE)
   set(_lt_why "TOLLER_CUDA is off")
   if(TOLLER_CUDA OR TOLLER_CUDA STREQUAL "AUTO")
@@ -153,6 +154,7 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
       target_include_directories(LibTorch::LibTorch INTERFACE "${LibTorch_CUDA_INCLUDE_DIR}" ${_lt_nvidia_includes}
                                  "${LibTorch_NCCL_INCLUDE_DIR}" "${LibTorch_CUDA_CRT_DIR}" "${LibTorch_CUDA_CCCL_DIR}")
       target_link_libraries(LibTorch::LibTorch INTERFACE "${LibTorch_NCCL_LIBRARY}")
+      target_compile_definitions(LibTorch::LibTorch INTERFACE USE_C10D_NCCL)   # as libtorch_cuda itself was built
     endif()
   else()
     target_link_libraries(LibTorch::LibTorch INTERFACE "${LibTorch_torch_cpu_LIBRARY}" "${LibTorch_c10_LIBRARY}")

@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(toller_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/toller)   # share/: headers only, the same on every architecture
 
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/toller DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT toller FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/toller DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT toller FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 install(TARGETS toller EXPORT tollerTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tollerTargets NAMESPACE toller:: DESTINATION ${toller_package_dir} COMPONENT toller)
 

@@ -6,7 +6,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 say() { printf '[test] %s (%d s)\n' "$*" "$SECONDS"; }
 
-if command -v clang++ >/dev/null; then scripts/setup.sh; else scripts/setup.sh clang; fi
+extra=(openmpi-bin iproute2)   # for the tests of several ranks
+command -v clang++ >/dev/null || extra+=(clang)
+scripts/setup.sh "${extra[@]}"
 scripts/fetch_model.sh
 export TOLLER_MINILM=${TOLLER_MINILM:-$root/models/all-MiniLM-L6-v2}
 

@@ -3,21 +3,45 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <sched.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
-#include <thread>
+
+#include "toller/distributed/spawn.hpp"
 
 namespace program {
 
-at::Device Compute::start() const {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  at::set_num_threads(threads > 0 ? threads : static_cast<int>(cores));
-  if (device == "auto") return at::hasCUDA() ? toller::cuda(0) : toller::cpu();
+std::optional<at::Device> Compute::chosen() const {
+  if (device == "auto") return std::nullopt;
   if (device != "cpu" && device != "cuda" && device.rfind("cuda:", 0) != 0)
     throw toller::ConfigError("R130", "--device " + device + ": it must be auto, cpu, cuda or cuda:N");
   if (device != "cpu" && !at::hasCUDA())
     throw toller::ConfigError("R124", "--device " + device + " was asked for, but no CUDA device can be used");
-  return at::Device(device == "cuda" ? "cuda:0" : device);
+  if (device == "cuda") return std::nullopt;
+  return at::Device(device);
+}
+
+int share_of_cores(int ranks) {
+  const int own = toller::usable_cores();
+  cpu_set_t launcher;
+  CPU_ZERO(&launcher);
+  const int all = ::sched_getaffinity(::getppid(), sizeof(launcher), &launcher) == 0 ? CPU_COUNT(&launcher) : own;
+  return std::max(1, std::min(own, std::max(own, all) / ranks));
+}
+
+void Compute::set_threads(int ranks) const {
+  const char* const wanted = std::getenv("OMP_NUM_THREADS");
+  if (threads > 0)
+    at::set_num_threads(threads);
+  else if (wanted == nullptr || *wanted == '\0')
+    at::set_num_threads(share_of_cores(ranks));
+}
+
+at::Device Compute::start() const {
+  set_threads(1);
+  return chosen().value_or(at::hasCUDA() ? toller::cuda(0) : toller::cpu());
 }
 
 std::unique_ptr<toller::AutocastGuard> Compute::guard(at::Device at) const {

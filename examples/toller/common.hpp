@@ -24,6 +24,9 @@ namespace program {
 using toller::AutoEncoder;
 namespace fs = std::filesystem;
 
+/// The cores for this process, one of so many ranks on this machine: an equal share, and no more than a launcher bound it to.
+[[nodiscard]] int share_of_cores(int ranks);
+
 /// `--threads`, `--device`, `--precision`: how the numbers are computed.
 struct Compute {
   int threads = 0;
@@ -31,12 +34,18 @@ struct Compute {
   std::string precision = "fp32";
 
   void add_to(CLI::App& command) {
-    command.add_option("--threads", threads, "Threads of the processor (0: all cores)")->check(CLI::Range(0, 512));
+    command
+        .add_option("--threads", threads, "Threads of the processor (0: OMP_NUM_THREADS, else this rank's share of the cores)")
+        ->check(CLI::Range(0, 512));
     command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->capture_default_str();
     command.add_option("--precision", precision, "fp32 or bf16")->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
   }
   /// Sets the threads and gives the device.
   [[nodiscard]] at::Device start() const;
+  /// The device that was named, if one was.
+  [[nodiscard]] std::optional<at::Device> chosen() const;
+  /// Shares the cores among so many ranks of this machine, unless threads were asked for.
+  void set_threads(int ranks) const;
   [[nodiscard]] std::unique_ptr<toller::AutocastGuard> guard(at::Device at) const;
 };
 
@@ -93,5 +102,7 @@ void add_encode(CLI::App& app);
 void add_train(CLI::App& app);
 void add_info(CLI::App& app);
 void add_evaluate(CLI::App& app);
+void add_doctor(CLI::App& app);
+void add_plan(CLI::App& app);
 
 }  // namespace program

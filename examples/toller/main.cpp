@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The toller program: train, evaluate and use retrievers from the command line.
-#include "common.hpp"
+#include "ranks.hpp"
 #include "toller/core/version.hpp"
 
 int main(int argc, char** argv) {
@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   program::add_encode(app);
   program::add_tokenize(app);
   program::add_info(app);
+  program::add_doctor(app);
+  program::add_plan(app);
   try {
     app.parse(argc, argv);
     std::cout.flush();
@@ -23,12 +25,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::cerr << "toller: " << toller::Error("R135", error.what()).what() << " (--help says what can be given)" << std::endl;
     return 2;
-  } catch (const toller::Error& error) {
-    std::cerr << "toller: " << error.what() << std::endl;
-    return 1;
   } catch (const std::exception& error) {
-    const std::string message = error.what();
-    std::cerr << "toller: " << message.substr(0, message.find('\n')) << std::endl;
-    return 1;
+    program::end_with(error);
   }
 }

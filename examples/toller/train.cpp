@@ -4,7 +4,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "any_step.hpp"
 #include "evaluation.hpp"
+#include "ranks.hpp"
 #include "toller/callbacks/checkpoint.hpp"
 #include "toller/callbacks/progress_bar.hpp"
 #include "toller/callbacks/tensor_board.hpp"
@@ -20,12 +22,15 @@ namespace train_command {
 struct Options {
   ModelChoice choice{};
   Compute compute{};
+  Ranks ranks{};
+  AnyStep step{};
   toller::FitOptions fit{};
   std::string data{}, output{}, evaluation{}, schedule = "linear", tensor_board{}, checkpoint{};
   std::int64_t checkpoint_every = 500;
   std::optional<double> temperature{};
   std::optional<std::int64_t> dimension{};
-  bool late = false, json = false, keep_duplicates = false, in_order = false, no_dropout = false, resume = false;
+  bool late = false, json = false, keep_duplicates = false, in_order = false, no_dropout = false, resume = false,
+       save_on_each_node = false;
 };
 
 /// A callback that may not have been asked for.
@@ -43,63 +48,90 @@ private:
   }
 };
 
-/// Trains one kind of model from start to folder; gives what `--json` prints.
+/// Trains one kind of model from start to folder, on every rank; gives what rank 0 prints with `--json`.
 template <class Pooling, class Similarity>
-nlohmann::json train(const Options& o, const Pooling& pooling, at::Device device) {
+nlohmann::json train(const Options& o, const Pooling& pooling, const toller::Ddp& ddp, const toller::ProcessGroup& team) {
   using namespace toller;
   auto model = Model<AutoEncoder, Pooling>::from_pretrained(o.choice.folder(), pooling, o.choice.options);
-  model.to(device);
+  model.to(ddp.target());
   const auto data = read_jsonl<Triplet>(o.data);
   nlohmann::json result = {{"model", o.choice.model}, {"rows", data.size()}};
   std::optional<RetrievalData> held_out;
-  if (!o.evaluation.empty()) {
-    held_out = read_beir(o.evaluation);
-    result["before"] = evaluate_model<Similarity>(model, *held_out, o.compute);
-    if (!o.json) print_metrics("before", result["before"]);
-  }
-  Contrastive<Similarity> loss;
+  const auto score = [&](const char* when) {
+    if (!o.evaluation.empty())
+      on_main([&] {
+        if (!held_out) held_out = read_beir(o.evaluation);
+        result[when] = evaluate_model<Similarity>(model, *held_out, o.compute);
+        if (!o.json) print_metrics(when, result[when]);
+      });
+  };
+  score("before");
+  Contrastive<Similarity, CrossDeviceNegatives> loss;
   if (o.temperature) loss.temperature = *o.temperature;
   loss.mask_duplicates = !o.keep_duplicates;
-  Trainer trainer{model, loss, AnyPrecision{o.compute.precision == "bf16"}, SingleDevice{device}};
+  Trainer trainer{model, loss, AnyPrecision{o.compute.precision == "bf16"}, ddp, o.step};
   Maybe<TensorBoard> curves;
   if (!o.tensor_board.empty()) curves.callback.emplace(o.tensor_board);
   Maybe<Checkpoint> checkpoints;
   if (!o.checkpoint.empty()) checkpoints.callback = Checkpoint{.dir = o.checkpoint, .every_steps = o.checkpoint_every};
   const FitReport report = trainer.fit(data, o.fit, ProgressBar{}, curves, checkpoints);
-  model.save_pretrained(o.output);
+  if (ddp.writes_files()) model.save_pretrained(o.output);
+  barrier();  // a launcher may end all ranks once one of them has ended
   result.update({{"steps", report.steps}, {"loss", report.loss}, {"seconds", report.seconds}, {"output", o.output}});
+  if (team.size() > 1) result["ranks"] = team.size();
   if (report.stopped) {
-    std::cerr << "toller: stopped by " << report.reason << " after step " << report.steps << "; the model so far is saved in "
-              << o.output << std::endl;
+    if (team.rank() == 0)
+      std::cerr << "toller: stopped by " << report.reason << " after step " << report.steps << "; the model so far is saved in "
+                << o.output << std::endl;
     result["stopped"] = report.reason;
     return result;
   }
-  if (held_out) {
-    result["after"] = evaluate_model<Similarity>(model, *held_out, o.compute);
-    if (!o.json) print_metrics("after", result["after"]);
-  }
-  if (!o.json) std::cerr << "saved " << o.output << std::endl;
+  score("after");
+  if (!o.json && team.rank() == 0) std::cerr << "saved " << o.output << std::endl;
   return result;
 }
 
-void run(const Options& given) {
+/// The run of one rank, which others wait for.
+nlohmann::json run_rank(Options o, const toller::Ddp& ddp, const toller::ProcessGroup& team) {
   using namespace toller;
-  Options o = given;
-  const at::Device device = o.compute.start();
   const InterruptGuard interrupts;  // from loading to saving: an interrupt ends the run at a step's end, never in a file
-  check_writable(o.output, Target::folder);
-  if (!o.checkpoint.empty()) check_writable(fs::path(o.checkpoint) / "step-0", Target::folder);
+  team.phase("loading", /*busy=*/true);
+  const int here = this_launch().local_world_size.value_or(1);
+  o.compute.set_threads(here);
+  if (o.fit.workers < 0 && here > 1) o.fit.workers = std::max(1, share_of_cores(here) / 2);
+  if (ddp.writes_files()) {
+    check_writable(o.output, Target::folder);
+    if (!o.checkpoint.empty()) check_writable(fs::path(o.checkpoint) / "step-0", Target::folder);
+  }
+  barrier();
+  if (o.resume) o.fit.resume = Resume::last(o.checkpoint);
+  if (!o.late && is_late(read_model_folder(o.choice.folder())) && !o.choice.options.fresh_head)
+    throw ConfigError("R133", o.choice.model + " is a late-interaction model: train it with `toller train colbert`");
+  return o.late ? train<LateInteraction, MaxSim>(o, LateInteraction{.dim = o.dimension}, ddp, team)
+                : train<AutoPooling, Cosine>(o, AutoPooling{.kind = o.choice.pooling}, ddp, team);
+}
+
+void run(Options o) {
+  using namespace toller;
   o.fit.optimizer.schedule = o.schedule == "constant" ? Schedule::constant : Schedule::linear;
   o.fit.shuffle = !o.in_order;
   o.fit.dropout = !o.no_dropout;
   if (o.resume && o.checkpoint.empty()) throw ConfigError("R134", "--resume needs --checkpoint FOLDER");
-  if (o.resume) o.fit.resume = Resume::last(o.checkpoint);
-  if (!o.late && is_late(read_model_folder(o.choice.folder())) && !o.choice.options.fresh_head)
-    throw ConfigError("R133", o.choice.model + " is a late-interaction model: train it with `toller train colbert`");
-  const nlohmann::json result = o.late ? train<LateInteraction, MaxSim>(o, LateInteraction{.dim = o.dimension}, device)
-                                       : train<AutoPooling, Cosine>(o, AutoPooling{.kind = o.choice.pooling}, device);
-  if (o.json) std::cout << result.dump() << std::endl;
-  if (result.contains("stopped")) std::exit(130);
+  if (o.fit.batch_size && o.fit.batch_size_per_rank)
+    throw ConfigError("R127", "--batch-size and --batch-size-per-rank are both given: they are two ways to say one thing");
+  o.ranks.run([&] {
+    Ddp ddp = o.ranks.ddp(o.compute);
+    ddp.save_on_each_node = o.save_on_each_node;
+    const ProcessGroup team = ddp.join();
+    try {
+      const nlohmann::json result = run_rank(o, ddp, team);
+      if (o.json && team.rank() == 0) std::cout << result.dump() << std::endl;
+      if (result.contains("stopped")) std::exit(130);
+    } catch (const std::exception& error) {
+      team.fail(error.what());
+      throw;
+    }
+  });
 }
 
 void add_kind(CLI::App& train, const std::string& name, const std::string& what, bool late) {
@@ -115,7 +147,13 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
   command->add_option("--eval", o->evaluation, "BEIR folder to score before and after");
   command->add_option("--epochs", fit.epochs, "Passes over the data")->capture_default_str();
   command->add_option("--steps", fit.steps, "Optimizer steps instead of epochs");
-  command->add_option("--batch-size", fit.batch_size, "Rows a step")->capture_default_str();
+  command->add_option("--batch-size", fit.batch_size, "Rows a step, of all ranks together (32)");
+  command->add_option("--batch-size-per-rank", fit.batch_size_per_rank,
+                      "Rows of one rank, or of one of its parts with --accumulate; the other way to say it");
+  o->step.add_to(*command);
+  o->ranks.add_to(*command);
+  command->add_flag("--save-on-each-node", o->save_on_each_node,
+                    "Save on the first rank of every machine instead of on rank 0 alone");
   command->add_option("--lr", optimizer.lr, "Learning rate")->capture_default_str();
   command->add_option("--head-lr", optimizer.head_lr, "Learning rate of the head alone");
   command->add_option("--warmup", optimizer.warmup, "Steps of warm-up, or below 1 their share")->capture_default_str();

@@ -90,10 +90,60 @@ TEST_CASE("triplets: then the first negatives, the second ones, and none where a
 }
 
 TEST_CASE("no records make an empty batch") {
-  const RetrievalBatch batch = collate_retrieval(std::vector<Triplet>{}, Letters{});
+  const RetrievalBatch batch = collate_retrieval(std::vector<Triplet>{}, Letters{}, {}, {.global_rows = 9});
   CHECK(batch.queries == 0);
   CHECK(batch.documents == 0);
+  CHECK(batch.global_rows == 9);
+  CHECK(batch.tokens.texts() == 0);
   CHECK(batch.tokens.tokens() == 0);
+  CHECK(batch.tokens.offsets == Numbers{0});
+  CHECK(batch.tokens.all_attended);
+  for (const at::Tensor& t : {batch.tokens.ids, batch.tokens.positions, batch.tokens.types, batch.relevance.positive,
+                              batch.relevance.owner, batch.relevance.query_hash, batch.relevance.document_hash}) {
+    CHECK(t.sizes() == at::IntArrayRef{0});
+    CHECK(t.scalar_type() == at::kLong);
+  }
+  for (const at::Tensor& t : {batch.tokens.attended, batch.tokens.scored}) {
+    CHECK(t.sizes() == at::IntArrayRef{0});
+    CHECK(t.scalar_type() == at::kBool);
+  }
+  CHECK(collate_retrieval(std::vector<Pair>{}, Letters{}).global_rows == 0);
+}
+
+TEST_CASE("a text's number is its place in the global batch") {
+  const std::vector<Triplet> rows{{"q0", "p0", {"a0"}}, {"q1", "p1", {}}, {"q2", "p2", {"a2", "b2"}}};
+  const RetrievalBatch whole = collate_retrieval(rows, Letters{});
+  CHECK(whole.global_rows == 3);
+  CHECK(whole.tokens_imbalance == 1);
+  CHECK(whole.tokens.text_index == Numbers{0, 1, 2, 3, 4, 5, 6, 8, 11});
+  const RetrievalBatch part = collate_retrieval(rows, Letters{}, {}, {.places = {2, 5, 9}, .global_rows = 10});
+  CHECK(part.global_rows == 10);
+  CHECK(part.tokens.text_index == Numbers{2, 5, 9, 12, 15, 19, 22, 29, 39});
+  CHECK(numbers(part.relevance.owner) == Numbers{0, 1, 2, 0, 2, 2});
+  CHECK(numbers(part.relevance.positive) == Numbers{0, 1, 2});
+}
+
+TEST_CASE("a record is tokenised once, and knows what it costs") {
+  const Triplet record{"ab", "cde", {"f", ""}};
+  const TokenizedRecord tokenized = tokenize(record, Letters{});
+  CHECK(tokenized.tokens() == 6);
+  CHECK(tokenized.negatives.size() == 2);
+  CHECK(tokenized.query.hash == static_cast<std::int64_t>(hash_text("ab")));
+  CHECK(tokenized.positive.tokens.types == Numbers{1, 1, 1});
+  CHECK(tokenize(Pair{"ab", "c"}, Letters{}).tokens() == 3);
+  const RetrievalBatch batch = collate_retrieval(std::vector{tokenized, tokenize(Triplet{"q", "p", {}}, Letters{})}, {4, 2});
+  CHECK(batch.rows == Numbers{4, 2});
+  CHECK(text_of(batch.tokens, 2) == "cde");
+  CHECK(numbers(batch.relevance.owner) == Numbers{0, 1, 0, 0});
+}
+
+TEST_CASE("a placement that does not fit is refused") {
+  const std::vector<Pair> pairs{{"a", "b"}, {"c", "d"}};
+  const auto at = [&](const Placement& placement) { return collate_retrieval(pairs, Letters{}, {}, placement); };
+  CHECK_THROWS_WITH(at({.places = {1}, .global_rows = 4}), "[R229] collate: 2 records, but 1 places");
+  CHECK_THROWS_WITH(at({.global_rows = 1}), "[R229] collate: 2 records, but 1 rows in the global batch");
+  CHECK_THROWS_WITH(at({.places = {0, 4}, .global_rows = 4}), "[R229] collate: no place 4 in a global batch of 4 rows");
+  CHECK_THROWS_WITH(at({.places = {-1, 0}, .global_rows = 4}), "[R229] collate: no place -1 in a global batch of 4 rows");
 }
 
 TEST_CASE("pinning keeps the numbers", "[cuda]") {

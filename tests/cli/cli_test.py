@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -72,9 +73,9 @@ class Program(unittest.TestCase):
         return cls.path(name)
 
     @classmethod
-    def run_program(cls, *args, stdin=""):
+    def run_program(cls, *args, stdin="", env=None):
         data = stdin if isinstance(stdin, bytes) else stdin.encode()
-        return subprocess.run([PROGRAM, *args], input=data, capture_output=True, timeout=300)
+        return subprocess.run([PROGRAM, *map(str, args)], input=data, capture_output=True, timeout=300, env={**os.environ, **(env or {})})
 
     @classmethod
     def good(cls, *args, stdin=""):
@@ -137,7 +138,7 @@ class Program(unittest.TestCase):
 
     # --- every command ---------------------------------------------------------------------------------------------
     def test_help(self):
-        for command in ([], ["train"], ["train", "colbert"], ["train", "dense"], ["evaluate"], ["encode"], ["tokenize"], ["info"]):
+        for command in ([], ["train"], ["train", "colbert"], ["train", "dense"], ["evaluate"], ["encode"], ["tokenize"], ["info"], ["doctor"], ["plan"]):
             self.assertIn("--help", self.good(*command, "--help"))
         self.assertRegex(self.good("--version"), r"^\d+\.\d+\.\d+")
 
@@ -252,6 +253,213 @@ class Program(unittest.TestCase):
         self.assertIn("stopped by Ctrl-C after step", error.decode())
         self.assertIn(self.path("stopped"), error.decode())
         self.good("info", "--model", self.path("stopped"))
+
+    # --- several ranks ----------------------------------------------------------------------------------------------
+    def train_args(self, kind, output, *more):
+        return ["train", kind, "--model", TINY, "--fresh-head", "--data", self.pairs, "--output", self.path(output), "--steps", "4",
+                "--batch-size", "9", "--threads", "1", *more]
+
+    def expect_same_model(self, a, b):
+        for folder, _, files in os.walk(self.path(a)):
+            if "model.safetensors" not in files:
+                continue
+            ours = read_safetensors(os.path.join(folder, "model.safetensors"))
+            theirs = read_safetensors(os.path.join(folder.replace(self.path(a), self.path(b)), "model.safetensors"))
+            self.assertEqual(ours.keys(), theirs.keys())
+            for name, (shape, values) in ours.items():
+                if name.endswith("attention.self.key.bias"):
+                    continue   # its gradient is zero, and Adam turns rounding into steps
+                self.assertEqual(shape, theirs[name][0])
+                self.assertLess(max(abs(x - y) for x, y in zip(values, theirs[name][1])), 1e-6, name)
+
+    def left_behind(self, word):
+        """Processes that still run with this word in their command line, or in no time at all."""
+        found = []
+        for _ in range(20):
+            found = []
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open(f"/proc/{pid}/cmdline", "rb") as file:
+                        command = file.read()
+                    if word.encode() in command and int(pid) != os.getpid():
+                        found.append(int(pid))
+                except OSError:
+                    pass
+            if not found:
+                break
+            time.sleep(0.05)
+        return found
+
+    def children(self, process, count):
+        """The ranks that it started, rank 0 first."""
+        path, ranks = f"/proc/{process.pid}/task/{process.pid}/children", []
+        for _ in range(500):
+            with open(path) as file:
+                ranks = [int(pid) for pid in file.read().split()]
+            if len(ranks) == count:
+                return ranks
+            time.sleep(0.01)
+        self.fail(f"{ranks} instead of {count} ranks")
+
+    def launched(self, ranks, args):
+        """Each rank's exit status, output and errors, started by hand."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        running = [subprocess.Popen([PROGRAM, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    env={**os.environ, "RANK": str(r), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(r),
+                                         "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+                   for r in range(ranks)]
+        try:
+            ended = [(*process.communicate(timeout=120), process.returncode) for process in running]
+        finally:
+            for process in running:
+                process.kill()
+        return [(code, out.decode(), error.decode()) for out, error, code in ended]
+
+    def test_ranks_train_as_one_process(self):
+        for kind, step in (("dense", []), ("colbert", ["--mini-batch", "3"]), ("colbert", [])):
+            one = json.loads(self.good(*self.train_args(kind, "one", "--json")))
+            two = json.loads(self.good(*self.train_args(kind, "two", "--ranks", "2", "--json", *step)))
+            self.assertEqual(two["ranks"], 2)
+            self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-6 * one["loss"])
+            self.expect_same_model("two", "one")
+
+    def test_ranks_by_hand(self):
+        self.good(*self.train_args("dense", "one"))
+        ended = self.launched(2, self.train_args("dense", "by_hand", "--eval", self.beir, "--save-on-each-node"))
+        self.assertEqual([code for code, _, _ in ended], [0, 0], ended)
+        self.assertEqual(ended[0][1].count("nDCG@10"), 2)
+        self.assertEqual(ended[1][1:], ("", ""))
+        self.expect_same_model("by_hand", "one")
+
+    def test_one_rank_is_quiet(self):
+        done = self.run_program(*self.train_args("dense", "one", "--ranks", "auto"))
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn(b"launcher", done.stderr)
+
+    def test_batch_sizes_and_steps(self):
+        args = self.train_args("dense", "one")
+        at = args.index("--batch-size")
+        per_rank = args[:at] + ["--batch-size-per-rank", "3"] + args[at + 2:]
+        for more in (["--ranks", "2"], ["--ranks", "2", "--accumulate", "2"], ["--mini-batch-tokens", "50"], ["--accumulate", "3"]):
+            self.good(*per_rank, *more)
+        self.bad(*self.train_args("dense", "never", "--batch-size-per-rank", "3"), says=["R127", "--batch-size-per-rank"])
+        self.bad(*self.train_args("dense", "never", "--accumulate", "2", "--mini-batch", "2"), says="R135", code=2)
+        self.bad(*self.train_args("dense", "never", "--mini-batch", "2", "--mini-batch-tokens", "9"), says="R135", code=2)
+        self.bad(*self.train_args("dense", "never", "--ranks", "none"), says="R135", code=2)
+        self.good(*self.train_args("dense", "one", "--timeout", "2min"))
+        self.bad(*self.train_args("dense", "never", "--timeout", "2parsec"), says="R135", code=2)
+
+    def test_ranks_within_a_launcher(self):
+        done = self.run_program(*self.train_args("dense", "never", "--ranks", "2"),
+                                env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"})
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.decode(), r"^toller: rank 0: \[R138\] --ranks 2: .*\n$")
+        done = self.run_program(*self.train_args("dense", "never"), env={"RANK": "0"})
+        self.assertRegex(done.stderr.decode(), r"^toller: \[R600\] .*WORLD_SIZE.*\n$")
+
+    def test_failing_rank(self):
+        for name, change, says in (("broken", lambda a: a + ["--data", self.file("broken.jsonl", "{nope\n")], "[R203]"),
+                                   ("a_file", lambda a: a + ["--output", self.file("a_file", "x")], "[R132]"),
+                                   ("nan", lambda a: a + ["--lr", "1e30"], "[R501]")):
+            with self.subTest(name):
+                done = self.run_program(*change(self.train_args("dense", "failing", "--ranks", "2")))
+                error = done.stderr.decode()
+                self.assertEqual(done.returncode, 1, error)
+                lines = [line for line in error.split("\n") if line.startswith("toller: ")]
+                self.assertEqual(sorted(line[:16] for line in lines), ["toller: rank 0: ", "toller: rank 1: "], error)
+                self.assertIn(says, lines[0] + lines[1])
+                self.assertFalse(os.path.exists(self.path("failing")))
+                self.assertEqual(self.left_behind(self.path("failing")), [])
+
+    def long_run(self, output):
+        run = subprocess.Popen([PROGRAM, *self.train_args("dense", output, "--ranks", "2", "--steps", "1000000", "--checkpoint", self.path(output) + "-at",
+                                                          "--checkpoint-every", "3")], stderr=subprocess.PIPE)
+        ranks = self.children(run, 2)
+        while run.poll() is None and not os.path.exists(self.path(output) + "-at"):
+            time.sleep(0.01)
+        return run, ranks
+
+    def test_interrupt_to_the_launcher_and_to_a_rank(self):
+        for name, sent, whom, says in (("launcher", signal.SIGINT, lambda run, ranks: run.pid, "stopped by Ctrl-C on rank"),
+                                       ("rank", signal.SIGTERM, lambda run, ranks: ranks[1], "stopped by SIGTERM on rank 1")):
+            with self.subTest(name):
+                run, ranks = self.long_run("stopped_" + name)
+                os.kill(whom(run, ranks), sent)
+                _, error = run.communicate(timeout=60)
+                self.assertEqual(run.returncode, 130, error)
+                self.assertEqual(error.decode().count("toller: "), 1, error)
+                self.assertIn(says, error.decode())
+                self.good("info", "--model", self.path("stopped_" + name))
+                self.assertEqual(self.left_behind(self.path("stopped_" + name)), [])
+
+    def test_killed_rank(self):
+        run, ranks = self.long_run("killed_rank")
+        os.kill(ranks[1], signal.SIGKILL)
+        _, error = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 1, error)
+        self.assertIn("rank 1", error.decode())
+        self.assertIn("signal 9", error.decode())
+        self.assertFalse(os.path.exists(self.path("killed_rank")))
+        self.assertEqual(self.left_behind(self.path("killed_rank")), [])
+
+    def test_ranks_resume(self):
+        common = ["--epochs", "3", "--steps", "0", "--ranks", "2", "--json"]
+        whole = json.loads(self.good(*self.train_args("dense", "one", *common)))
+        saves = ["--checkpoint", self.path("ranks_at"), "--checkpoint-every", "5", "--resume"]
+        self.good(*self.train_args("dense", "one", *common, *saves))
+        shutil.rmtree(os.path.join(self.path("ranks_at"), "step-12"))
+        self.assertIn("step-10", os.listdir(self.path("ranks_at")))
+        resumed = json.loads(self.good(*self.train_args("dense", "two", *common, *saves)))
+        self.assertEqual(resumed["loss"], whole["loss"])
+        self.expect_same_model("two", "one")
+
+    def test_doctor(self):
+        alone = json.loads(self.good("doctor", "--json"))
+        self.assertEqual((len(alone["ranks"]), alone["faults"]), (1, []))
+        self.assertGreater(alone["ranks"][0]["free_memory"], 0)
+        two = json.loads(self.good("doctor", "--ranks", "2", "--megabytes", "4", "--threads", "1", "--json"))
+        self.assertEqual([rank["rank"] for rank in two["ranks"]], [0, 1])
+        self.assertEqual(len({rank["pid"] for rank in two["ranks"]}), 2)
+        self.assertEqual(two["ranks"][1]["launcher"], "spawn")
+        self.assertGreater(two["all_reduce"]["gbit_per_second"], 0)
+        table = self.good("doctor", "--ranks", "2", "--megabytes", "1", "--threads", "1")
+        self.assertIn("no fault found", table)
+        self.assertEqual(len(table.splitlines()), 5, table)
+        by_hand = self.launched(2, ["doctor", "--megabytes", "1", "--threads", "1", "--json"])
+        self.assertEqual([code for code, _, _ in by_hand], [0, 0], by_hand)
+        self.assertEqual(json.loads(by_hand[0][1])["ranks"][1]["launcher"], "environment")
+
+    def test_doctor_finds_faults(self):
+        running = [subprocess.Popen([PROGRAM, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        for process in running:
+            out, error = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, error)
+            self.assertIn(b"thinks that it is alone", out)
+            for other in running:
+                self.assertIn(str(other.pid).encode(), out)
+        self.bad("doctor", "--threads", "500", says=["R139", "500 threads"])
+        done = self.run_program("doctor", "--ranks", "2", "--threads", "400", "--megabytes", "1")
+        self.assertEqual((done.returncode, done.stdout.decode().count("fault: ")), (1, 2))
+        for env, says in (({"FLUX_TASK_RANK": "3", "FLUX_JOB_SIZE": "4"}, "RANK=$FLUX_TASK_RANK"), ({"MASTER_ADDR": "a"}, "MASTER_ADDR is a"),
+                          ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "R139")):
+            done = self.run_program("doctor", env=env)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(says, done.stderr.decode())
+
+    def test_plan(self):
+        plan = json.loads(self.good("plan", "--model", self.path("colbert"), "--ranks", "8..4096", "--batch-size", "4096", "--document-tokens", "100", "--json"))
+        self.assertEqual([line["ranks"] for line in plan["fixed_global"]], [2 ** n for n in range(3, 13)])
+        info = json.loads(self.good("info", "--model", self.path("colbert"), "--json"))
+        self.assertEqual(plan["parameters"], info["parameter_count"])
+        line = plan["fixed_global"][1]
+        self.assertEqual((line["rows_per_rank"], line["gradients"]), (256, 2 * 15 / 16 * 4 * plan["parameters"]))
+        self.assertEqual(line["vectors"], 15 * 256 * 100 * 128 * 4)
+        self.assertIn("4096", self.good("plan", "--model", TINY, "--kind", "colbert", "--dim", "64"))
+        self.assertIn("Gbit/s", self.good("plan", "--model", self.path("dense"), "--ranks", "8,64,512", "--gbit", "400"))
+        for ranks in ("8..", "x", "16..8", "0", ""):
+            self.bad("plan", "--model", TINY, "--ranks", ranks, says="R138")
 
     # --- bad input -------------------------------------------------------------------------------------------------
     def test_usage(self):

@@ -16,7 +16,8 @@ class Compiler:
         given = json.loads(Path(settings).read_text())
         self.work = Path(given["work"])
         self.work.mkdir(parents=True, exist_ok=True)
-        self.flags = ["-std=c++20", "-fsyntax-only", "-I", str(ROOT / "include")]
+        self.flags = ["-std=c++20", "-fsyntax-only", "-I", str(ROOT / "include"),
+                      "-isystem", str(ROOT / "include" / "toller" / "distributed" / "gloo")]
         for folder in given["system_includes"]:
             if folder and folder != "/usr/include":
                 self.flags += ["-isystem", folder]

@@ -2,6 +2,7 @@
 // A tiny BERT with its tokenizer, and a few pairs to train it on.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,7 +11,8 @@
 
 /// A bare encoder folder (config.json, model.safetensors, tokenizer.json): 900 words, 3 layers.
 [[nodiscard]] inline std::filesystem::path tiny_folder() {
-  return std::filesystem::path(TOLLER_GOLDEN) / "encoders" / "bert_classifier";
+  const char* moved = std::getenv("TOLLER_GOLDEN");  // programs that run elsewhere than they were built
+  return std::filesystem::path(moved == nullptr ? TOLLER_GOLDEN : moved) / "encoders" / "bert_classifier";
 }
 
 [[nodiscard]] inline std::vector<toller::Pair> tiny_pairs() {

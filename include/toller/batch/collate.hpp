@@ -4,9 +4,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <ranges>
 #include <span>
 #include <string>
@@ -28,16 +31,26 @@ namespace toller {
 /// Errors   DataError R227: a text's lists differ in length.
 [[nodiscard]] TokenBatch collate(std::span<const TokenizedText> texts);
 
+/// Where a batch's records stand in the global batch, of which this rank may have a part. The default: it has all of it.
+struct Placement {
+  std::vector<std::int64_t> places{};  // one a record; empty: 0, 1, 2, ...
+  std::int64_t global_rows = 0;        // 0: as many as records
+};
+
 /// A step's texts and which document answers which query.
 ///
 /// Shapes   tokens: B queries, then the B positives, then the first negatives, then the second ones, ...; a row with
 ///          fewer negatives simply lacks them. `rows` are the dataset's row numbers, where the caller gave them.
+/// Ranks    `global_rows` of the whole step, all ranks and micro-batches together: what a summed loss is divided by.
+///          `tokens_imbalance`: the most tokens of a rank by their mean, over the ranks dealt with this one.
 struct RetrievalBatch {
   TokenBatch tokens{};
   std::int64_t queries = 0;
   std::int64_t documents = 0;
   Relevance relevance{};
   std::vector<std::int64_t> rows{};
+  std::int64_t global_rows = 0;
+  double tokens_imbalance = 1;
 };
 
 /// What turns a text into tokens, `Preprocessor` or one of your own.
@@ -46,14 +59,61 @@ concept TextPreprocessor = requires(const P& preprocess, std::string_view text, 
   { preprocess(text, role) } -> std::convertible_to<TokenizedText>;
 };
 
-/// Tokenises and collates records for losses with in-batch negatives (`Pair`, `Triplet`, or your own with their fields).
+/// A text's tokens and the `hash_text` of what they were made from.
+struct HashedText {
+  TokenizedText tokens{};
+  std::int64_t hash = 0;
+};
+
+/// A record for losses with in-batch negatives, its texts tokenised.
+struct TokenizedRecord {
+  HashedText query{};
+  HashedText positive{};
+  std::vector<HashedText> negatives{};
+
+  /// Tokens of all its texts: what the record costs.
+  [[nodiscard]] std::int64_t tokens() const {
+    std::size_t count = query.tokens.ids.size() + positive.tokens.ids.size();
+    for (const HashedText& negative : negatives) count += negative.tokens.ids.size();
+    return static_cast<std::int64_t>(count);
+  }
+};
+
+/// A `Pair`, a `Triplet`, or a record of your own with their fields, as tokens.
+///
+/// Errors   those of the preprocessor.
+template <PairRecord Record, TextPreprocessor Preprocess>
+[[nodiscard]] TokenizedRecord tokenize(const Record& record, const Preprocess& preprocess) {
+  const auto text = [&](std::string_view raw, Role role) {
+    return HashedText{preprocess(raw, role), static_cast<std::int64_t>(hash_text(raw))};
+  };
+  TokenizedRecord result{text(record.query, Role::query), text(record.positive, Role::document)};
+  if constexpr (requires { record.negatives; })
+    for (const auto& negative : record.negatives) result.negatives.push_back(text(negative, Role::document));
+  return result;
+}
+
+/// Tokenised records as a batch for losses with in-batch negatives; no records make a batch of no texts.
+///
+/// text_index = slot * global_rows + the record's place; slot 0 is the query, 1 the positive, 2 + i negative i. A text
+/// keeps its dropout however the global batch is cut.
 ///
 /// Shapes   relevance.positive[i] = i, owner [M], query_hash [B], document_hash [M]: `hash_text` of the raw texts.
-/// Errors   those of the preprocessor, and R227.
+/// Errors   DataError R227; ConfigError R229: the placement does not fit the records.
+[[nodiscard]] RetrievalBatch collate_retrieval(std::span<const TokenizedRecord> records, std::vector<std::int64_t> rows = {},
+                                               const Placement& placement = {});
+
+/// Tokenises records and collates them.
+///
+/// Errors   those of the preprocessor, R227 and R229.
 template <std::ranges::forward_range Records, TextPreprocessor Preprocess>
 requires PairRecord<std::ranges::range_value_t<Records>>
 [[nodiscard]] RetrievalBatch collate_retrieval(const Records& records, const Preprocess& preprocess,
-                                               std::vector<std::int64_t> rows = {});
+                                               std::vector<std::int64_t> rows = {}, const Placement& placement = {}) {
+  std::vector<TokenizedRecord> tokenized;
+  for (const auto& record : records) tokenized.push_back(tokenize(record, preprocess));
+  return collate_retrieval(std::span<const TokenizedRecord>(tokenized), std::move(rows), placement);
+}
 
 /// The batch in page-locked memory, so that its copy to a CUDA device runs beside the computation. CUDA builds only.
 [[nodiscard]] TokenBatch pin_memory(TokenBatch batch);
@@ -75,33 +135,44 @@ inline void expect_equal_lengths(const TokenizedText& text, std::int64_t index) 
                                 text.attended.size(), " attended, ", text.scored.size(), " scored"));
 }
 
-/// Texts of one batch in the order of RetrievalBatch, with what Relevance needs.
-template <TextPreprocessor Preprocess>
-struct RetrievalTexts {
-  const Preprocess& preprocess;
-  std::vector<TokenizedText> texts{};
-  std::vector<std::int64_t> owner{}, query_hash{}, document_hash{};
+/// Texts as one run of tokens, without copying them first.
+[[nodiscard]] TokenBatch collate(std::span<const TokenizedText* const> texts, std::vector<std::int64_t> text_index);
 
-  void add_query(std::string_view text) {
-    texts.push_back(preprocess(text, Role::query));
-    query_hash.push_back(static_cast<std::int64_t>(hash_text(text)));
-  }
-  void add_document(std::string_view text, std::int64_t query) {
-    texts.push_back(preprocess(text, Role::document));
-    document_hash.push_back(static_cast<std::int64_t>(hash_text(text)));
-    owner.push_back(query);
+/// Texts of one batch in the order of RetrievalBatch, with what Relevance needs.
+struct RetrievalTexts {
+  const Placement& placement;
+  std::int64_t global_rows;
+  std::vector<const TokenizedText*> texts{};
+  std::vector<std::int64_t> text_index{}, owner{}, query_hash{}, document_hash{};
+
+  void add(const HashedText& text, std::int64_t slot, std::int64_t query) {
+    texts.push_back(&text.tokens);
+    const bool placed = !placement.places.empty();
+    text_index.push_back(slot * global_rows + (placed ? placement.places[static_cast<std::size_t>(query)] : query));
+    if (slot > 0) owner.push_back(query);
+    (slot > 0 ? document_hash : query_hash).push_back(text.hash);
   }
 };
 
+inline void expect_placement(const Placement& placement, std::int64_t records, std::int64_t global_rows) {
+  if (!placement.places.empty() && std::ssize(placement.places) != records)
+    throw ConfigError("R229", cat("collate: ", records, " records, but ", placement.places.size(), " places"));
+  if (global_rows < records)
+    throw ConfigError("R229", cat("collate: ", records, " records, but ", global_rows, " rows in the global batch"));
+  for (const std::int64_t place : placement.places)
+    if (place < 0 || place >= global_rows)
+      throw ConfigError("R229", cat("collate: no place ", place, " in a global batch of ", global_rows, " rows"));
+}
+
 }  // namespace detail
 
-inline TokenBatch collate(std::span<const TokenizedText> texts) {
+inline TokenBatch detail::collate(std::span<const TokenizedText* const> texts, std::vector<std::int64_t> text_index) {
   TokenBatch batch;
-  for (const TokenizedText& text : texts) {
-    detail::expect_equal_lengths(text, batch.texts());
-    batch.text_index.push_back(batch.texts());
-    batch.offsets.push_back(batch.tokens() + static_cast<std::int64_t>(text.ids.size()));
+  for (const TokenizedText* text : texts) {
+    detail::expect_equal_lengths(*text, batch.texts());
+    batch.offsets.push_back(batch.tokens() + static_cast<std::int64_t>(text->ids.size()));
   }
+  batch.text_index = std::move(text_index);
   for (at::Tensor* t : {&batch.ids, &batch.positions, &batch.types}) *t = at::empty({batch.tokens()}, at::kLong);
   for (at::Tensor* t : {&batch.attended, &batch.scored}) *t = at::empty({batch.tokens()}, at::kBool);
   auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
@@ -109,45 +180,54 @@ inline TokenBatch collate(std::span<const TokenizedText> texts) {
   auto* types = batch.types.mutable_data_ptr<std::int64_t>();
   auto* attended = batch.attended.mutable_data_ptr<bool>();
   auto* scored = batch.scored.mutable_data_ptr<bool>();
-  for (const TokenizedText& text : texts)
-    for (std::size_t i = 0; i < text.ids.size(); ++i) {
-      *ids++ = text.ids[i];
+  for (const TokenizedText* text : texts)
+    for (std::size_t i = 0; i < text->ids.size(); ++i) {
+      *ids++ = text->ids[i];
       *positions++ = static_cast<std::int64_t>(i);
-      *types++ = text.types[i];
-      *attended++ = text.attended[i] != 0;
-      *scored++ = text.scored[i] != 0;
-      batch.all_attended = batch.all_attended && text.attended[i] != 0;
+      *types++ = text->types[i];
+      *attended++ = text->attended[i] != 0;
+      *scored++ = text->scored[i] != 0;
+      batch.all_attended = batch.all_attended && text->attended[i] != 0;
     }
   return batch;
 }
 
-template <std::ranges::forward_range Records, TextPreprocessor Preprocess>
-requires PairRecord<std::ranges::range_value_t<Records>> RetrievalBatch collate_retrieval(const Records& records,
-                                                                                          const Preprocess& preprocess,
-                                                                                          std::vector<std::int64_t> rows) {
-  detail::RetrievalTexts<Preprocess> all{preprocess};
-  std::vector<std::int64_t> positive;
-  for (const auto& record : records) all.add_query(record.query);
-  for (const auto& record : records) {
-    positive.push_back(static_cast<std::int64_t>(positive.size()));
-    all.add_document(record.positive, positive.back());
-  }
-  if constexpr (requires { std::ranges::begin(records)->negatives; }) {
-    bool more = true;
-    for (std::size_t level = 0; std::exchange(more, false); ++level) {
-      std::int64_t query = 0;
-      for (const auto& record : records) {
-        if (level < record.negatives.size()) all.add_document(record.negatives[level], query), more = true;
-        ++query;
-      }
-    }
-  }
-  return {collate(all.texts),
-          static_cast<std::int64_t>(all.query_hash.size()),
-          static_cast<std::int64_t>(all.document_hash.size()),
+inline TokenBatch collate(std::span<const TokenizedText> texts) {
+  std::vector<const TokenizedText*> all;
+  for (const TokenizedText& text : texts) all.push_back(&text);
+  std::vector<std::int64_t> text_index(texts.size());
+  std::iota(text_index.begin(), text_index.end(), 0);
+  return detail::collate(all, std::move(text_index));
+}
+
+inline RetrievalBatch collate_retrieval(std::span<const TokenizedRecord> records, std::vector<std::int64_t> rows,
+                                        const Placement& placement) {
+  const std::int64_t queries = std::ssize(records);
+  const std::int64_t global_rows = placement.global_rows == 0 ? queries : placement.global_rows;
+  detail::expect_placement(placement, queries, global_rows);
+  detail::RetrievalTexts all{placement, global_rows};
+  const auto each = [&](const auto& add) {
+    for (std::int64_t i = 0; i < queries; ++i) add(records[static_cast<std::size_t>(i)], i);
+  };
+  std::int64_t levels = 0;
+  each([&](const TokenizedRecord& record, std::int64_t i) {
+    all.add(record.query, 0, i);
+    levels = std::max(levels, std::ssize(record.negatives));
+  });
+  each([&](const TokenizedRecord& record, std::int64_t i) { all.add(record.positive, 1, i); });
+  for (std::int64_t level = 0; level < levels; ++level)
+    each([&](const TokenizedRecord& record, std::int64_t i) {
+      if (level < std::ssize(record.negatives)) all.add(record.negatives[static_cast<std::size_t>(level)], 2 + level, i);
+    });
+  std::vector<std::int64_t> positive(records.size());
+  std::iota(positive.begin(), positive.end(), 0);
+  return {detail::collate(all.texts, std::move(all.text_index)),
+          queries,
+          std::ssize(all.document_hash),
           {detail::to_tensor(positive), detail::to_tensor(all.owner), detail::to_tensor(all.query_hash),
            detail::to_tensor(all.document_hash)},
-          std::move(rows)};
+          std::move(rows),
+          global_rows};
 }
 
 inline TokenBatch pin_memory(TokenBatch batch) {

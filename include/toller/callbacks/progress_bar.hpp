@@ -38,7 +38,8 @@ struct ProgressBarOptions {
 ///   lr=2.1e-05]
 ///
 /// Loss, accuracy and similarity are exponential means over about the last ten steps. Where there is no terminal, it writes
-/// a line for every tenth of the epoch and moves no cursor.
+/// a line for every tenth of the epoch and moves no cursor. With several ranks it begins with `batch: 32 x 4 ranks x 1 = 128`.
+/// Ranks    rank 0 draws.
 class ProgressBar {
 public:
   ProgressBar() = default;
@@ -111,6 +112,13 @@ namespace detail {
 
 inline void ProgressBar::on(const FitBegin& event) {
   *this = ProgressBar(options_);
+  if (event.rank != 0) return;
+  if (event.ranks > 1 || event.micro_batches > 1) {
+    const std::int64_t parts = event.ranks * event.micro_batches;
+    out() << "batch: " << detail::print_number("%.4g", static_cast<double>(event.batch_size) / static_cast<double>(parts))
+          << " x " << event.ranks << (event.ranks == 1 ? " rank x " : " ranks x ") << event.micro_batches << " = "
+          << event.batch_size << '\n';
+  }
   fit_ = event;
   fit_.steps_per_epoch = event.steps_per_epoch > 0 ? event.steps_per_epoch : std::max<std::int64_t>(1, event.total_steps);
   fit_.epochs = std::max<std::int64_t>(1, event.epochs);
@@ -122,6 +130,7 @@ inline void ProgressBar::on(const FitBegin& event) {
 }
 
 inline void ProgressBar::on(const StepEnd& event) {
+  if (event.rank != 0) return;
   const double time = now();
   if (event.epoch != epoch_) {
     if (line_open_) out() << '\n';
@@ -145,6 +154,7 @@ inline void ProgressBar::on(const StepEnd& event) {
 }
 
 inline void ProgressBar::on(const FitEnd& event) {
+  if (event.rank != 0) return;
   const double seconds = now() - fit_began_;
   if (line_open_) {
     draw(now());

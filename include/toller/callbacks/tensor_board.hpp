@@ -25,13 +25,14 @@ namespace toller {
 /// Writes `train/loss`, `train/accuracy`, `train/similarity`, `train/grad_norm`, `train/lr` and `train/pairs_per_second` of
 /// every step into an event file in `folder`. A resumed run adds a file; TensorBoard joins them.
 ///
+/// Ranks    rank 0 writes; several ranks add `train/tokens_max_over_mean`, how evenly the work is dealt.
 /// Errors   FileError R450: the file cannot be made. When writing fails later, the run goes on without curves and says so.
 /// Cost     about 200 bytes a step; on disk after 20 steps or 2 seconds.
 class TensorBoard {
 public:
   explicit TensorBoard(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  void on(const FitBegin&);
+  void on(const FitBegin& event);
   void on(const StepEnd& event);
   void on(const FitEnd&) { flush(); }
 
@@ -45,11 +46,14 @@ private:
   std::filesystem::path folder_;
   std::filesystem::path path_{};
   std::ofstream file_{};
+  int ranks_ = 1;
   int waiting_ = 0;
   double flushed_ = 0;
 };
 
-inline void TensorBoard::on(const FitBegin&) {
+inline void TensorBoard::on(const FitBegin& event) {
+  if (event.rank != 0) return;
+  ranks_ = event.ranks;
   static std::atomic<int> files{0};
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host = {'h', 'o', 's', 't'};
@@ -73,6 +77,7 @@ inline void TensorBoard::on(const StepEnd& event) {
                                                            {"train/grad_norm", event.grad_norm},
                                                            {"train/lr", event.lr}};
   if (event.seconds > 0) scalars.emplace_back("train/pairs_per_second", static_cast<double>(event.rows) / event.seconds);
+  if (ranks_ > 1) scalars.emplace_back("train/tokens_max_over_mean", event.imbalance);
   const double time = wall_time();
   write(detail::tf_scalar_event(time, event.step, scalars));
   if (++waiting_ >= 20 || time - flushed_ >= 2) flush();

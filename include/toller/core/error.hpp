@@ -58,6 +58,12 @@ public:
   using Error::Error;
 };
 
+/// Ranks that can't find, reach or agree with each other (R6xx).
+class DistributedError : public Error {
+public:
+  using Error::Error;
+};
+
 namespace detail {
 
 /// Joins printable parts into one string: `cat("row ", 3, " of ", path)`.

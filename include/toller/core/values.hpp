@@ -97,15 +97,25 @@ struct Logits {
 /// Which document answers which query, for losses with in-batch negatives.
 ///
 /// Shapes   positive [B] int64: the column of each query's positive; owner [M] int64: the query each document came
-///          with; query_hash [B], document_hash [M] int64: `hash_text` of the texts, equal where the texts are.
+///          with; query_hash [A], document_hash [M] int64: `hash_text` of the texts, equal where the texts are.
+/// Ranks    `first` is the number of this rank's first query among the A queries of all ranks; `owner` counts in A too;
+///          all_positive [A] is `positive` of all of them. In one process A is B, `first` 0 and `all_positive` may be
+///          undefined.
 struct Relevance {
   at::Tensor positive{};
   at::Tensor owner{};
   at::Tensor query_hash{};
   at::Tensor document_hash{};
+  std::int64_t first = 0;
+  at::Tensor all_positive{};
 
   [[nodiscard]] Relevance to(at::Device device) const {
-    return {positive.to(device), owner.to(device), query_hash.to(device), document_hash.to(device)};
+    return {positive.to(device),
+            owner.to(device),
+            query_hash.to(device),
+            document_hash.to(device),
+            first,
+            all_positive.defined() ? all_positive.to(device) : at::Tensor()};
   }
 };
 

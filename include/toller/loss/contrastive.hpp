@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logsumexp.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <limits>
 #include <type_traits>
@@ -32,20 +33,27 @@ enum class Partition { joint, per_direction };
 ///   query to query        s(q_i, every other query)                           `query_to_query`
 ///   document to document  s(every document of other queries, d_i)             `document_to_document`
 ///
-/// Shapes   B queries, M documents; Relevance says which document is whose.
+/// Shapes   B own rows, M documents, A queries of all ranks (one process: A is B); Relevance says which document is whose.
+///          `queries` are the B own ones or all A, of which the own are `first .. first + B`; `needs_all_queries` asks for all.
 /// Types    scores, softmax and sum in float32 whatever autocast says; float64 for float64.
 /// Masks    `mask_duplicates`: what is equal to the row's positive, or is the positive of an equal query, is no negative;
 ///          nor is an equal query. False compares with libraries that do not look.
-/// Ranks    `CrossDeviceNegatives`: the documents of all ranks, gathered by the trainer, are compared.
-/// Errors   ConfigError R330 (temperature), R331 (directions); ShapeError R301, R310, R332.
+/// Ranks    `CrossDeviceNegatives`: the documents of all ranks are compared, which the step gathers (`gather_sides`). The sums
+/// over
+///          the ranks' own rows add up to what one process has for the whole batch, in every direction.
+///          `LocalNegatives`: each rank or micro-batch by itself.
+/// Errors   ConfigError R330 (temperature), R331 (directions); ShapeError R301, R310, R332, R333.
 /// Source   van den Oord et al. 2018; symmetric: Radford et al. 2021; all four directions: Li et al. 2023 (GTE).
 template <Similarity S, class Negatives = InBatchNegatives>
 struct Contrastive {
-  static_assert(std::is_same_v<Negatives, InBatchNegatives> || std::is_same_v<Negatives, CrossDeviceNegatives>,
-                "[toller C110] negatives are InBatchNegatives or CrossDeviceNegatives. loss/README.md");
   static constexpr bool in_batch_negatives = true;
   static constexpr bool cross_device = std::is_same_v<Negatives, CrossDeviceNegatives>;
-  static constexpr std::string_view name = cross_device ? "Contrastive across devices" : "Contrastive";
+  static constexpr bool local_negatives = std::is_same_v<Negatives, LocalNegatives>;
+  static_assert(std::is_same_v<Negatives, InBatchNegatives> || cross_device || local_negatives,
+                "[toller C110] negatives are InBatchNegatives, CrossDeviceNegatives or LocalNegatives. loss/README.md");
+  static constexpr std::string_view name = cross_device      ? "Contrastive across devices"
+                                           : local_negatives ? "Contrastive over local negatives"
+                                                             : "Contrastive";
   using input_type = typename S::input_type;
   using target_type = Relevance;
   template <class Record>
@@ -79,19 +87,23 @@ struct Contrastive {
                                     "with document_to_query only; use Partition::joint"));
   }
 
+  /// Whether rows are compared with other ranks' queries, too.
+  [[nodiscard]] bool needs_all_queries() const { return document_to_query || query_to_query; }
+
   [[nodiscard]] LossValue operator()(const input_type& queries, const input_type& documents, const Relevance& target) const {
     check();
     const FullPrecision guard;
-    const std::int64_t rows = queries.size();
-    expect_target(rows, documents.size(), target);
+    expect_target(queries.size(), documents.size(), target);
+    const std::int64_t rows = target.positive.size(0);
+    const input_type own = queries.size() == rows ? queries : queries.slice(target.first, target.first + rows);
     const at::Tensor positive = target.positive.unsqueeze(1);
-    const at::Tensor scores = similarity.scores(queries, documents);
+    const at::Tensor scores = similarity.scores(own, documents);
     const at::Tensor similarity_sum = scores.detach().gather(1, positive).sum();
-    const Masks masks = make_masks(rows, target);
+    const Masks masks = make_masks(queries.size(), target);
 
     const at::Tensor to_documents = logits(scores, masks.document);
     std::vector<at::Tensor> directions{to_documents};
-    if (query_to_query) directions.push_back(logits(similarity.scores(queries, queries), masks.other_query));
+    if (query_to_query) directions.push_back(logits(similarity.scores(own, queries), masks.other_query));
     if (document_to_query || document_to_document) {
       const input_type positives = detail::select_texts(documents, target.positive);
       if (document_to_query) directions.push_back(logits(similarity.scores(queries, positives).t(), masks.query));
@@ -122,35 +134,48 @@ private:
     return sum.div(static_cast<double>(directions.size()));
   }
 
-  [[nodiscard]] Masks make_masks(std::int64_t rows, const Relevance& target) const {
-    const at::Tensor row = at::arange(rows, target.owner.options()), column = row.unsqueeze(1);
+  [[nodiscard]] Masks make_masks(std::int64_t queries, const Relevance& target) const {
+    const std::int64_t end = target.first + target.positive.size(0);
+    const auto index = target.owner.options();
+    const at::Tensor row = at::arange(target.first, end, index).unsqueeze(1);
     Masks masks;
-    masks.other_query = column.eq(row);
-    masks.other_document = column.eq(target.owner);
+    masks.other_query = row.eq(at::arange(queries, index));
+    masks.other_document = row.eq(target.owner);
     if (!mask_duplicates) return masks;
-    const at::Tensor own = target.positive.unsqueeze(1).eq(at::arange(target.owner.size(0), target.owner.options()));
-    const at::Tensor is_positive = own.any(0);
-    const at::Tensor positive_hash = target.document_hash.index_select(0, target.positive);
-    const at::Tensor same_document = positive_hash.unsqueeze(1).eq(target.document_hash);
-    const at::Tensor of_same_query = target.query_hash.unsqueeze(1).eq(target.query_hash.index_select(0, target.owner));
-    const at::Tensor same_row =
-        target.query_hash.unsqueeze(1).eq(target.query_hash).logical_or_(positive_hash.unsqueeze(1).eq(positive_hash));
+    const at::Tensor all_positive = target.all_positive.defined() ? target.all_positive : target.positive;
+    const at::Tensor own = target.positive.unsqueeze(1).eq(at::arange(target.owner.size(0), index));
+    const at::Tensor is_positive = at::zeros_like(target.owner, at::kBool).index_fill_(0, all_positive, true);
+    const at::Tensor hash = target.query_hash.slice(0, target.first, end).unsqueeze(1);
+    const at::Tensor positive_hash = target.document_hash.index_select(0, all_positive);
+    const at::Tensor own_hash = positive_hash.slice(0, target.first, end).unsqueeze(1);
+    const at::Tensor same_document = own_hash.eq(target.document_hash);
+    const at::Tensor of_same_query = hash.eq(target.query_hash.index_select(0, target.owner));
     masks.document = same_document.logical_or(of_same_query.logical_and(is_positive)).logical_and_(own.logical_not());
-    masks.query = same_row.logical_and(masks.other_query.logical_not());
     masks.other_document = masks.other_document.logical_or(same_document).logical_or_(of_same_query);
+    if (!needs_all_queries()) return masks;
+    const at::Tensor same_row = hash.eq(target.query_hash).logical_or_(own_hash.eq(positive_hash));
+    masks.query = same_row.logical_and(masks.other_query.logical_not());
     masks.other_query = masks.other_query.logical_or(same_row);
     return masks;
   }
 
-  void expect_target(std::int64_t rows, std::int64_t columns, const Relevance& target) const {
-    expect_shape("relevance.positive", target.positive, {rows});
-    expect_shape("relevance.owner", target.owner, {columns});
+  void expect_target(std::int64_t queries, std::int64_t documents, const Relevance& target) const {
+    expect_shape("relevance.positive", target.positive, {any_size});
+    const std::int64_t rows = target.positive.size(0);
+    const std::int64_t all = target.all_positive.defined() ? target.all_positive.size(0) : rows;
+    if (queries != rows && queries != all) expect_shape("relevance.positive", target.positive, {queries});
+    if (queries != all && needs_all_queries())
+      throw ShapeError("R333", detail::cat(name, ": these directions need all ", all, " queries of all ranks, got ", queries));
+    expect_shape("relevance.owner", target.owner, {documents});
     if (mask_duplicates) {
-      expect_shape("relevance.query_hash", target.query_hash, {rows});
-      expect_shape("relevance.document_hash", target.document_hash, {columns});
+      expect_shape("relevance.query_hash", target.query_hash, {all});
+      expect_shape("relevance.document_hash", target.document_hash, {documents});
     }
-    if (rows > 0 && columns < rows)
-      throw ShapeError("R332", detail::cat(name, ": ", rows, " queries came with only ", columns, " documents"));
+    if (target.first < 0 || target.first + rows > all)
+      throw ShapeError("R333",
+                       detail::cat(name, ": rows ", target.first, " to ", target.first + rows, " of ", all, " queries"));
+    if (rows > 0 && documents < rows)
+      throw ShapeError("R332", detail::cat(name, ": ", rows, " queries came with only ", documents, " documents"));
   }
 };
 

@@ -27,6 +27,10 @@ private:
 using SaveCheckpoint = std::function<void(const std::filesystem::path& dir)>;
 
 /// Before the first step. `steps_done` is not 0 when a run was resumed.
+///
+/// Ranks    every rank hears every event; `rank` 0 is the one that prints. A global batch is `batch_size` rows, dealt to
+/// `ranks` in
+///          `micro_batches` parts.
 struct FitBegin {
   std::int64_t total_steps = 0;
   std::int64_t steps_done = 0;
@@ -35,10 +39,16 @@ struct FitBegin {
   std::int64_t rows = 0;
   std::int64_t batch_size = 0;
   std::string recipe{};
+  int rank = 0;
+  int ranks = 1;
+  std::int64_t micro_batches = 1;
 };
 
-/// After each optimizer step. In a fit `stop` and `save` are always there. Units: lr per update; seconds of wall time for this
-/// step; tokens real ones, of all texts.
+/// After each optimizer step. Units: lr per update; seconds of wall time for this step; tokens real ones, of all texts.
+///
+/// Ranks    numbers are those of the global batch. In a fit `stop` is always there; `save` on the ranks that write, rank 0 or
+/// the first
+///          of each host. A stop that one rank asks for stops all of them.
 struct StepEnd {
   std::int64_t step = 0;  ///< steps done, this one included
   std::int64_t total_steps = 0;
@@ -53,12 +63,15 @@ struct StepEnd {
   double seconds = 0;
   StopRequest* stop = nullptr;
   const SaveCheckpoint* save = nullptr;
+  int rank = 0;
+  double imbalance = 1;  ///< most tokens of a rank / mean tokens of a rank
 };
 
 /// After the last step of an epoch.
 struct EpochEnd {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
+  int rank = 0;
 };
 
 /// After the last step, also when the run was stopped (`reason` says by what) or failed.
@@ -68,6 +81,7 @@ struct FitEnd {
   bool failed = false;  ///< an exception is on its way, `reason` is its text
   std::string reason{};
   double seconds = 0;
+  int rank = 0;
 };
 
 }  // namespace toller

@@ -9,6 +9,7 @@
 #include "toller/parallelism/parallelism.hpp"
 #include "toller/pooling/pooling.hpp"
 #include "toller/precision/precision.hpp"
+#include "toller/step/step.hpp"
 
 namespace toller::fits {
 
@@ -31,6 +32,48 @@ inline constexpr bool supported_together = [] {
   if constexpr (requires { A::template unsupported_with<B>; }) fits = fits && !A::template unsupported_with<B>;
   if constexpr (requires { B::template unsupported_with<A>; }) fits = fits && !B::template unsupported_with<A>;
   return fits;
+}();
+
+/// A loss that asks for the documents of other ranks runs where there may be some.
+template <class Loss, class Parallelism>
+inline constexpr bool has_other_ranks = [] {
+  if constexpr (LossPolicy<Loss> && ParallelismPolicy<Parallelism>) return !Loss::cross_device || Parallelism::distributed;
+  return true;
+}();
+
+/// A step that cuts the batch takes no negatives from a loss, unless one of the two says by type that it may.
+template <class Loss, class Step>
+inline constexpr bool step_keeps_negatives = [] {
+  if constexpr (LossPolicy<Loss> && StepPolicy<Step>) {
+    bool said = Loss::local_negatives;
+    if constexpr (requires { Step::micro_batch_negatives; }) said = said || Step::micro_batch_negatives;
+    return !Step::splits_batch || !Loss::in_batch_negatives || said;
+  }
+  return true;
+}();
+
+/// Ranks that share a batch take no negatives from a loss: it gathers them, or says by type that its own rank's are enough.
+template <class Loss, class Parallelism>
+inline constexpr bool ranks_keep_negatives = [] {
+  if constexpr (LossPolicy<Loss> && ParallelismPolicy<Parallelism>)
+    return !Parallelism::distributed || !Loss::in_batch_negatives || Loss::cross_device || Loss::local_negatives;
+  return true;
+}();
+
+/// The loss is a sum over rows divided by their number, whatever the rows. A loss that is not says `static constexpr bool
+/// mean_over_rows = false`.
+template <class Loss>
+inline constexpr bool mean_over_rows = [] {
+  if constexpr (requires { Loss::mean_over_rows; }) return static_cast<bool>(Loss::mean_over_rows);
+  return true;
+}();
+
+/// The parts of a batch add up to the loss of the whole, over ranks and over micro-batches.
+template <class Loss, class Parallelism, class Step>
+inline constexpr bool parts_add_up = [] {
+  if constexpr (LossPolicy<Loss> && ParallelismPolicy<Parallelism> && StepPolicy<Step>)
+    return mean_over_rows<Loss> || (!Step::splits_batch && (!Parallelism::distributed || Loss::cross_device));
+  return true;
 }();
 
 }  // namespace toller::fits

@@ -2,13 +2,16 @@
 // T0. Ctrl-C and SIGTERM end a fit at the end of its step instead of in the middle of it.
 #pragma once
 
+#include <time.h>
+
 #include <array>
 #include <csignal>
 #include <cstddef>
 
 namespace toller {
 
-/// While one lives, the first SIGINT, SIGTERM or SIGHUP only sets a flag; the second has its former effect again.
+/// While one lives, the first SIGINT, SIGTERM or SIGHUP only sets a flag; another one more than a second later ends the
+/// process.
 ///
 /// A guard within another's life does nothing: a program may hold one from loading to saving, and `fit` holds one of its own.
 /// Not for several fits at once on different threads: the handlers belong to the process.
@@ -27,17 +30,26 @@ public:
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   [[nodiscard]] static bool interrupted() noexcept { return seen_ != 0; }
-  [[nodiscard]] static const char* reason() noexcept {
-    return seen_ == SIGTERM ? "SIGTERM" : seen_ == SIGHUP ? "SIGHUP" : "Ctrl-C";
-  }
+  /// The signal that came, or 0.
+  [[nodiscard]] static int signal() noexcept { return seen_; }
 
 private:
   static constexpr std::array<int, 3> signals{SIGINT, SIGTERM, SIGHUP};
+  /// A launcher passes a signal on that the whole group of processes had already: within a second it is the same one.
   static void note(int signal) {
-    seen_ = signal;
-    std::signal(signal, SIG_DFL);
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const auto time = now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+    if (seen_ == 0) {
+      seen_ = signal;
+      time_ = time;
+    } else if (time - time_ > 1000) {
+      std::signal(signal, SIG_DFL);
+      std::raise(signal);
+    }
   }
   static inline volatile std::sig_atomic_t seen_ = 0;
+  static inline volatile long time_ = 0;
   static inline int held_ = 0;
   std::array<void (*)(int), signals.size()> old_{};
 };

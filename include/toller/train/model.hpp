@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "toller/batch/collate.hpp"
+#include "toller/distributed/rank.hpp"
 #include "toller/encoder/encoder.hpp"
 #include "toller/export/model_folder.hpp"
 #include "toller/pooling/pooling.hpp"
@@ -29,6 +30,11 @@ namespace toller {
 /// How many texts are embedded at once. Units: tokens of one forward pass.
 struct EmbedOptions {
   std::int64_t batch_tokens = 8192;
+};
+
+/// Which ranks write a folder.
+struct SaveOptions {
+  bool on_each_node = false;
 };
 
 /// Tokenizer, encoder and pooling as one thing. A handle: copies share weights.
@@ -102,7 +108,11 @@ public:
   [[nodiscard]] output_type encode(std::span<const std::string> texts, Role role, const EmbedOptions& options = {}) const;
 
   /// Writes a folder that Sentence Transformers (one vector) or PyLate (many vectors) loads; an old one is replaced whole.
-  void save_pretrained(const std::filesystem::path& dir) const {
+  ///
+  /// Ranks    once ranks have met, rank 0 writes and the others return at once; with `on_each_node` the first rank of each
+  /// host.
+  void save_pretrained(const std::filesystem::path& dir, const SaveOptions& options = {}) const {
+    if (!detail::writes_files(options.on_each_node)) return;
     constexpr bool late = std::is_same_v<output_type, MultiVector>;
     for (const Parameters& list : {encoder_.saved_tensors(), pooling_.parameters()})
       for (const Parameter& p : list)

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,12 +31,15 @@ struct Resume {
 /// How long, how large, how fast.
 ///
 /// Units    `steps` optimizer steps, 0: as many as `epochs` takes, else the run goes through the data until they are done;
-///          `batch_size` rows of the global batch; `workers` threads that make batches, -1: half the cores, 0: none.
+///          `batch_size` rows of the global batch, over all ranks and micro-batches (32 when neither it nor the other is set);
+///          `batch_size_per_rank` rows of one rank's micro-batch, the other way to say it; `workers` threads that make batches,
+///          -1: half the cores, 0: none.
 struct FitOptions {
   static constexpr std::string_view name = "FitOptions";
   std::int64_t epochs = 1;
   std::int64_t steps = 0;
-  std::int64_t batch_size = 32;
+  std::optional<std::int64_t> batch_size{};
+  std::optional<std::int64_t> batch_size_per_rank{};
   OptimizerOptions optimizer{};
   std::uint64_t seed = 42;
   bool shuffle = true;
@@ -55,6 +59,11 @@ struct FitOptions {
     visit("drop_last", self.drop_last);
     visit("dropout", self.dropout);
   }  // not how fast, nor from where: neither changes the result
+
+  /// Rows of the global batch.
+  [[nodiscard]] std::int64_t global_batch(std::int64_t ranks, std::int64_t micro_batches) const {
+    return batch_size_per_rank ? *batch_size_per_rank * ranks * micro_batches : batch_size.value_or(32);
+  }
 };
 
 /// Why a fit cannot start, found before it does.

@@ -11,6 +11,7 @@
 
 #include "toller/batch/collate.hpp"
 #include "toller/batch/loader.hpp"
+#include "toller/batch/rank_batch.hpp"
 #include "toller/batch/sampler.hpp"
 #include "toller/checkpoint/checkpoint_folder.hpp"
 #include "toller/optimizer/adamw.hpp"
@@ -19,6 +20,7 @@
 #include "toller/step/plain_step.hpp"
 #include "toller/text/views.hpp"
 #include "toller/train/callback.hpp"
+#include "toller/train/data_print.hpp"
 #include "toller/train/fits.hpp"
 #include "toller/train/loop.hpp"
 #include "toller/train/model.hpp"
@@ -31,8 +33,8 @@ namespace toller {
 ///   Trainer trainer{model, Contrastive<MaxSim>{}, Bf16Mixed{}, SingleDevice{}};
 ///   trainer.fit(pairs, {.epochs = 1, .batch_size = 32}, ProgressBar{});
 ///
-/// Errors   compile time C101, C106, C110; `fit` adds C102 and C109 (train/README.md). Run time: what `can_run` finds, as
-///          ConfigError; NumericError R501 when a loss is not finite.
+/// Errors   compile time C101, C103, C104, C106, C107, C108, C110; `fit` adds C102 and C109 (train/README.md). Run
+///          time: what `can_run` finds, as ConfigError; NumericError R501 when a loss is not finite.
 template <class M, class Loss, class Precision = Fp32, class Parallelism = SingleDevice, class Step = PlainStep>
 class Trainer {
   using Output = typename M::output_type;
@@ -54,6 +56,19 @@ class Trainer {
                     fits::supported_together<Loss, Step> && fits::supported_together<Precision, Parallelism> &&
                     fits::supported_together<Precision, Step> && fits::supported_together<Parallelism, Step>,
                 "[toller C106] one of these policies lists another in its unsupported_with. train/README.md#c106");
+  static_assert(fits::has_other_ranks<Loss, Parallelism>,
+                "[toller C103] CrossDeviceNegatives need other ranks, this parallelism has none: use Ddp, or InBatchNegatives. "
+                "train/README.md#c103");
+  static_assert(fits::step_keeps_negatives<Loss, Step>,
+                "[toller C104] accumulation takes in-batch negatives away: use GradCache, or accept fewer by "
+                "Accumulate<MicroBatchNegatives>. train/README.md#c104");
+  static_assert(fits::ranks_keep_negatives<Loss, Parallelism>,
+                "[toller C107] ranks take in-batch negatives away: use CrossDeviceNegatives, or accept fewer by "
+                "LocalNegatives. train/README.md#c107");
+  static_assert(!fits::step_keeps_negatives<Loss, Step> || !fits::ranks_keep_negatives<Loss, Parallelism> ||
+                    fits::parts_add_up<Loss, Parallelism, Step>,
+                "[toller C108] this loss is not a mean over rows, so parts of a batch do not add up to it: use SingleDevice "
+                "without Accumulate. train/README.md#c108");
 
 public:
   explicit Trainer(M model, Loss loss = {}, Precision precision = {}, Parallelism parallelism = {}, Step step = {})
@@ -77,7 +92,10 @@ public:
 
 private:
   template <class Data, class... Callbacks>
-  FitReport fit_dataset(const Data& data, const FitOptions& options, Callbacks&... callbacks);
+  FitReport fit_dataset(const Data& data, const FitOptions& given, Callbacks&... callbacks);
+  template <class Data, class Team, class... Callbacks>
+  FitReport fit_together(const Data& data, const FitOptions& options, const std::string& run, const Team& team,
+                         Callbacks&... callbacks);
 
   M model_;
   Loss loss_;
@@ -94,10 +112,19 @@ std::vector<Problem> Trainer<M, Loss, Precision, Parallelism, Step>::can_run(con
   const auto check = [&](bool good, const char* code, std::string message) {
     if (!good) problems.push_back({code, std::move(message)});
   };
-  const std::int64_t rows = rows_of(data);
-  check(options.batch_size > 0, "R120", detail::cat("batch_size is ", options.batch_size, ": it must be at least 1"));
-  check(rows >= options.batch_size, "R121",
-        detail::cat("the data have ", rows, " rows, fewer than one batch of ", options.batch_size));
+  const auto checked = [&](const auto& part) {
+    try {
+      if constexpr (requires { part.check(); }) part.check();
+    } catch (const ConfigError& error) {
+      problems.push_back({error.code(), std::string(error.what()).substr(error.code().size() + 3)});
+    }
+  };
+  checked(step_), checked(loss_);
+  const std::int64_t rows = rows_of(data), batch = options.global_batch(parallelism_.ranks(), step_.micro_batches());
+  check(!options.batch_size || !options.batch_size_per_rank, "R127",
+        "batch_size and batch_size_per_rank are both set: they are two ways to say one thing");
+  check(batch > 0, "R120", detail::cat("batch_size is ", batch, ": it must be at least 1"));
+  check(rows >= batch, "R121", detail::cat("the data have ", rows, " rows, fewer than one batch of ", batch));
   check(options.epochs > 0 || options.steps > 0, "R122", "neither epochs nor steps is above 0");
   constexpr std::int64_t most = 1'000'000'000;
   check(options.steps >= 0 && options.epochs >= 0 && options.steps <= most && options.epochs <= most, "R123",
@@ -108,7 +135,6 @@ std::vector<Problem> Trainer<M, Loss, Precision, Parallelism, Step>::can_run(con
         detail::cat("device ", parallelism_.target().str(), " was asked for, but no CUDA device can be used"));
   try {
     toller::check(options.optimizer);
-    if constexpr (requires { loss_.check(); }) loss_.check();
   } catch (const ConfigError& error) {
     problems.push_back({error.code(), std::string(error.what()).substr(error.code().size() + 3)});
   }
@@ -138,56 +164,82 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit(const Data& data, 
 
 template <class M, class Loss, class Precision, class Parallelism, class Step>
 template <class Data, class... Callbacks>
-FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_dataset(const Data& data, const FitOptions& options,
+FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_dataset(const Data& data, const FitOptions& given,
                                                                       Callbacks&... callbacks) {
-  if (const auto problems = can_run(data, options); !problems.empty()) throw ConfigError(problems[0].code, problems[0].message);
+  const auto team = parallelism_.join();
+  try {
+    if (const auto problems = can_run(data, given); !problems.empty()) throw ConfigError(problems[0].code, problems[0].message);
+    FitOptions options = given;
+    options.batch_size = given.global_batch(team.size(), step_.micro_batches());
+    options.batch_size_per_rank.reset();
+    const std::string run = recipe(options) + detail::cat("rows ", rows_of(data), "\n");
+    team.agree("run", run);
+    team.agree("data", detail::print_data(data));
+    return fit_together(data, options, run, team, callbacks...);
+  } catch (const std::exception& error) {
+    team.fail(error.what());
+    throw;
+  }
+}
 
+template <class M, class Loss, class Precision, class Parallelism, class Step>
+template <class Data, class Team, class... Callbacks>
+FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_together(const Data& data, const FitOptions& options,
+                                                                       const std::string& run, const Team& team,
+                                                                       Callbacks&... callbacks) {
   model_.to(parallelism_.target());
-  const std::int64_t rows = rows_of(data);
-  const BatchSampler sampler(rows, options.batch_size, options.seed, options.shuffle, options.drop_last);
+  const std::int64_t rows = rows_of(data), batch_size = *options.batch_size, micro_batches = step_.micro_batches();
+  const BatchSampler sampler(rows, batch_size, options.seed, options.shuffle, options.drop_last);
   detail::LoopPlan plan;
   plan.steps_per_epoch = sampler.batches_per_epoch();
   plan.total_steps = options.steps > 0 ? options.steps : options.epochs * plan.steps_per_epoch;
   plan.warmup_steps = warmup_steps(options.optimizer.warmup, plan.total_steps);
+  plan.writes_files = parallelism_.writes_files();
 
-  const auto make = [&](std::int64_t epoch, std::int64_t k) -> RetrievalBatch {
+  using Batches = std::vector<RetrievalBatch>;
+  const auto make = [&](std::int64_t epoch, std::int64_t k) -> Batches {
     if constexpr (fits::loss_accepts<Loss, record_t<Data>>) {
-      std::vector<record_t<Data>> records;
-      const std::vector<std::int64_t> chosen = sampler.rows(epoch, k);
-      for (const std::int64_t row : chosen) records.push_back(row_of(data, row));
-      RetrievalBatch batch = collate_retrieval(records, model_.preprocessor(), chosen);
-      return parallelism_.target().is_cuda() ? pin_memory(std::move(batch)) : batch;
+      Batches batches = rank_batches(
+          sampler.rows(epoch, k), [&](std::int64_t row) { return row_of(data, row); }, model_.preprocessor(), team.rank(),
+          team.size(), micro_batches);
+      if (parallelism_.target().is_cuda())
+        for (RetrievalBatch& batch : batches) batch = pin_memory(std::move(batch));
+      return batches;
     } else {
       return {};  // does not compile: C102
     }
   };
-  Loader<RetrievalBatch> loader(plan.steps_per_epoch, make, {.workers = options.workers, .prefetch = options.prefetch});
+  Loader<Batches> loader(plan.steps_per_epoch, make, {.workers = options.workers, .prefetch = options.prefetch});
   Parameters trained = model_.encoder().parameters();
   const Parameters head = model_.pooling().parameters();
   AdamW optimizer(parameter_groups(trained, head, options.optimizer), options.optimizer);
   trained.insert(trained.end(), head.begin(), head.end());
 
-  const std::string run = recipe(options) + detail::cat("rows ", rows, "\n");
   if (const auto found = find_checkpoint(options.resume.dir, options.resume.required)) {
     plan.first_step = load_checkpoint(*found, run, model_, optimizer);
     if (plan.first_step > plan.total_steps)
       throw ConfigError("R125",
                         detail::cat(found->string(), ": has done ", plan.first_step, " steps, the run has ", plan.total_steps));
   }
+  team.agree("first step", detail::cat("step ", plan.first_step));
+  const auto replica = parallelism_.bind(trained, team);
   const auto save = [&](const std::filesystem::path& dir, std::int64_t step) {
     save_checkpoint(dir, step, run, model_, optimizer);
   };
 
-  detail::notify(
-      FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, options.epochs, rows, options.batch_size, run},
-      callbacks...);
+  team.phase("callbacks before the first step", /*busy=*/true);
+  detail::notify(FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, options.epochs, rows, batch_size, run,
+                          team.rank(), team.size(), micro_batches},
+                 callbacks...);
   try {
-    const FitReport report =
-        detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, optimizer, trained, save, callbacks...);
-    detail::notify(FitEnd{report.steps, report.stopped, false, report.reason, report.seconds}, callbacks...);
+    const FitReport report = detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, replica, optimizer,
+                                              trained, save, callbacks...);
+    detail::notify(FitEnd{report.steps, report.stopped, false, report.reason, report.seconds, team.rank()}, callbacks...);
+    team.phase("after the fit", /*busy=*/true);
     return report;
   } catch (const std::exception& error) {
-    detail::notify(FitEnd{0, true, true, error.what(), 0}, callbacks...);
+    team.fail(error.what());  // before the callbacks, which may take their time
+    detail::notify(FitEnd{0, true, true, error.what(), 0, team.rank()}, callbacks...);
     throw;
   }
 }

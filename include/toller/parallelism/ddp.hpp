@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// T2. The whole model on every rank, gradients summed while the backward pass still runs.
+#pragma once
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/debug.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "toller/distributed/world.hpp"
+#include "toller/parallelism/parallelism.hpp"
+
+namespace toller {
+
+namespace detail {
+
+/// When a step began, and when the last of its sums did: from then on a rank only waits.
+struct StepTimes {
+  Clock::time_point begun{};
+  Clock::time_point last_sum{};
+  double waited = 0;  ///< by the communicator's count, when the step began
+};
+
+/// Sums a bucket of gradients over the ranks, beside the computation and without a factor: a loss is already divided by the
+/// rows of the global batch.
+class SumGradients : public c10d::CommHookInterface {
+public:
+  SumGradients(ProcessGroup group, std::shared_ptr<StepTimes> times) : group_(std::move(group)), times_(std::move(times)) {}
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    times_->last_sum = Clock::now();
+    return group_.start_all_reduce(bucket.getBuffer())->getFuture();
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override { return c10d::detail::parseCppCommHookResult(result); }
+
+private:
+  ProcessGroup group_;
+  std::shared_ptr<StepTimes> times_;
+};
+
+}  // namespace detail
+
+struct Ddp;
+
+/// One of several equal models. Gradients are views of the buckets that are sent, so they are held once.
+class DdpReplica {
+public:
+  DdpReplica(const Parameters& parameters, ProcessGroup group, const Ddp& options);
+
+  [[nodiscard]] const ProcessGroup& communicator() const { return group_; }
+  void begin_step() const;
+  void sync(const at::Tensor& root) const;
+  [[nodiscard]] double end_step() const;
+
+private:
+  ProcessGroup group_;
+  Parameters parameters_;
+  bool find_unused_ = false;
+  std::shared_ptr<detail::StepTimes> times_ = std::make_shared<detail::StepTimes>();
+  std::shared_ptr<c10d::Reducer> reducer_{};
+};
+
+/// Distributed data parallel: every rank holds the model and computes its rows of each batch. Losses and weights are those of
+/// one process on the same batch.
+///
+///   Trainer trainer{model, Contrastive<MaxSim, CrossDeviceNegatives>{}, Bf16Mixed{}, Ddp::from_env({.timeout =
+///   std::chrono::minutes(5)})};
+///
+/// Units    buckets in MiB of gradients, the first smaller so that sending begins early; `timeout` as in WorldOptions.
+/// Ranks    without a launcher it is one process. Rank 0 saves, or with `save_on_each_node` the first rank of each host.
+/// Errors   DistributedError R600-R621; R622: a parameter takes no part in the loss, and `find_unused_parameters` is off.
+/// Cost     one more copy of the gradients' size sent and received a step; see `toller plan`.
+struct Ddp {
+  static constexpr std::string_view name = "Ddp";
+  static constexpr bool distributed = true;
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  double first_bucket_mib = 1;
+  double bucket_mib = 25;
+  bool find_unused_parameters = false;  ///< looks through the graph at each step: for models that leave some out
+  bool static_graph = false;            ///< the same parameters take part in every step
+  bool save_on_each_node = false;
+  std::optional<at::Device> device{};  ///< empty: the CUDA device of this rank's number on its host, else the processor
+  Launch launch{};
+
+  static void fields(auto&, auto&&) {}  // none changes a result
+
+  /// Reads who this process is from the launcher's variables; nothing is sent before a fit begins.
+  [[nodiscard]] static Ddp from_env();
+  [[nodiscard]] static Ddp from_env(Ddp settings);
+
+  [[nodiscard]] at::Device target() const {
+    if (device) return *device;
+    const int devices = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;
+    return devices == 0 ? cpu() : cuda(this_launch().local_rank.value_or(0) % devices);
+  }
+  [[nodiscard]] int ranks() const { return launch.world_size; }
+  [[nodiscard]] ProcessGroup join() const;
+  [[nodiscard]] DdpReplica bind(const Parameters& parameters, const ProcessGroup& group) const {
+    return {parameters, group, *this};
+  }
+  [[nodiscard]] bool writes_files() const { return detail::writes_files(save_on_each_node); }
+};
+
+static_assert(ParallelismPolicy<Ddp>);
+
+inline Ddp Ddp::from_env() {
+  return from_env(Ddp{});
+}
+
+inline Ddp Ddp::from_env(Ddp settings) {
+  settings.launch = read_launch(process_variable);
+  return settings;
+}
+
+inline ProcessGroup Ddp::join() const {
+  if (launch.world_size == 1) {
+    if (launch.launcher.empty()) {
+      static const bool told =
+          (std::cerr << "toller: no launcher: one process. For more: torchrun --no-python, mpirun, srun, or --ranks\n", true);
+      static_cast<void>(told);
+    }
+    return {};
+  }
+  World& world = World::join(launch, {.timeout = timeout, .device = target()});
+  const ProcessGroup& group = world.group();
+  if (const at::Device gpu = target(); gpu.is_cuda()) {
+    const auto mine = static_cast<std::int64_t>(hash_text(detail::gpu_identity(gpu)));
+    const at::Tensor all = group.all_gather(at::scalar_tensor(mine, at::kLong));
+    const auto* gpus = all.const_data_ptr<std::int64_t>();
+    for (int r = 1; r < group.size(); ++r)
+      if (const auto* other = std::find(gpus, gpus + r, gpus[r]); other != gpus + r)
+        throw DistributedError("R619", detail::cat(group.name(static_cast<int>(other - gpus)), " and ", group.name(r),
+                                                   " share a GPU: start at most as many ranks a host as it has GPUs"));
+    c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(gpu);  // where NCCL's and the reducer's streams and events are made
+  }
+  return group;
+}
+
+inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, const Ddp& options)
+    : group_(std::move(group)), parameters_(parameters), find_unused_(options.find_unused_parameters) {
+  if (group_.size() == 1) return;
+  std::vector<at::Tensor> tensors;
+  std::unordered_map<std::size_t, std::string> names;
+  std::string shapes;
+  for (const Parameter& p : parameters) {
+    names.emplace(tensors.size(), p.name);
+    tensors.push_back(p.value);
+    shapes += p.name + " of shape";
+    for (const std::int64_t size : p.value.sizes()) shapes += " " + std::to_string(size);
+    shapes += detail::cat(" and type ", p.value.scalar_type(), '\n');
+  }
+  group_.agree("model", shapes);
+  for (const Parameter& p : parameters) {
+    at::Tensor value = p.value.detach();
+    group_.broadcast(value);
+  }
+  const auto bytes = [](double mib) { return static_cast<std::size_t>(mib * 1024 * 1024); };
+  const std::vector<std::size_t> limits{bytes(options.first_bucket_mib), bytes(options.bucket_mib)};
+  // Gradients come in about the opposite order of the forward pass.
+  std::vector<at::Tensor> backwards(tensors.rbegin(), tensors.rend());
+  auto [buckets, caps] = c10d::compute_bucket_assignment_by_size(backwards, limits);
+  for (auto& bucket : buckets)
+    for (auto& index : bucket) index = tensors.size() - 1 - index;
+  reducer_ = std::make_shared<c10d::Reducer>(
+      tensors, std::move(buckets), group_.handle(), std::vector<bool>(tensors.size(), false),
+      static_cast<std::int64_t>(limits[1]), options.find_unused_parameters, /*gradient_as_bucket_view=*/true, std::move(names),
+      static_cast<std::int64_t>(limits[0]),
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
+  if (options.static_graph) reducer_->set_static_graph();
+  reducer_->register_comm_hook(std::make_unique<detail::SumGradients>(group_, times_));
+}
+
+/// Buckets follow the order in which gradients came in the first step. Here no gradients and activations are held.
+inline void DdpReplica::begin_step() const {
+  *times_ = {detail::Clock::now(), {}, group_.seconds_waited()};
+  if (!reducer_ || !reducer_->should_rebuild_buckets()) return;
+  group_.barrier();  // what rebuilding sends has no patience
+  reducer_->rebuild_buckets();
+}
+
+inline void DdpReplica::sync(const at::Tensor& root) const {
+  if (!reducer_) return;
+  reducer_->prepare_for_forward();
+  reducer_->prepare_for_backward(find_unused_ ? std::vector<at::Tensor>{root} : std::vector<at::Tensor>{});
+}
+
+inline double DdpReplica::end_step() const {
+  std::string unused;
+  if (reducer_ && !find_unused_)
+    for (const Parameter& p : parameters_)
+      if (!p.value.grad().defined()) unused += (unused.empty() ? "" : ", ") + p.name;
+  if (!unused.empty())
+    throw DistributedError(
+        "R622", detail::cat("these parameters take no part in the loss, so their gradients' sum never ends: ", unused,
+                            "; set find_unused_parameters = true"));
+  const auto end = times_->last_sum > times_->begun ? times_->last_sum : detail::Clock::now();
+  const double waited = group_.seconds_waited() - times_->waited;
+  return std::max(0.0, std::chrono::duration<double>(end - times_->begun).count() - waited);
+}
+
+}  // namespace toller

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// T0. What tells two datasets apart.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "toller/core/error.hpp"
+#include "toller/core/seed.hpp"
+#include "toller/text/views.hpp"
+
+namespace toller::detail {
+
+/// The number of rows, and a hash of the texts of at most 256 rows spread over them.
+template <class Data>
+[[nodiscard]] std::string print_data(const Data& data) {
+  const std::int64_t rows = rows_of(data), looked_at = std::min<std::int64_t>(rows, 256);
+  std::uint64_t hash = 0;
+  const auto add = [&](const auto& text) { hash = mix_seed(hash, hash_text(text)); };
+  for (std::int64_t i = 0; i < looked_at; ++i) {
+    const auto record = row_of(data, looked_at == 1 ? 0 : i * (rows - 1) / (looked_at - 1));
+    if constexpr (requires { record.query; }) add(record.query);
+    if constexpr (requires { record.positive; }) add(record.positive);
+    if constexpr (requires { record.negatives; })
+      for (const auto& text : record.negatives) add(text);
+  }
+  return cat("rows ", rows, "\ntexts with hash ", hash);
+}
+
+}  // namespace toller::detail
