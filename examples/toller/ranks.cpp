@@ -37,7 +37,7 @@ void Ranks::run(const std::function<void()>& f) const {
     }
   };
   try {
-    spawn(count, rank, {.grace = std::chrono::seconds(60)});  // after a signal: the rest of a step, and saving
+    spawn(count, rank);
   } catch (const DistributedError& error) {
     const std::string what = error.what(), ended = "ended first, with exit status ";
     const std::size_t at = what.find(ended);

@@ -373,7 +373,7 @@ TEST_CASE("after a signal spawn says so; a second one kills") {
   CHECK(count(first.output(), "caught: [R609] stopped by signal 2 (Interrupt): rank ") == 1);
   CHECK(count(first.output(), " of 2 ended first, with signal 2 (Interrupt)\n") == 1);
 
-  Program second("hidden: ranks that ignore signals");  // whose grace is ten seconds
+  Program second("hidden: ranks that ignore signals");  // who have a minute
   second.wait_for("ready", 2);
   ::kill(second.pid(), SIGTERM);
   std::this_thread::sleep_for(700ms);

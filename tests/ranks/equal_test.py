@@ -18,8 +18,7 @@ ACCUMULATE_2, ACCUMULATE_3 = ("--accumulate", 2), ("--accumulate", 3)
 CACHES = {"one text": ("--mini-batch", 1), "a non-divisor": ("--mini-batch", 3), "more than the batch": ("--mini-batch", 1000),
           "by tokens": ("--mini-batch-tokens", 100)}
 PLAIN = ()
-# In float32 a small temperature magnifies the rounding of similarities: with the usual ones a single process is itself 1.4e-6 off
-# its float64 gradient.
+# How far one process in float32 is from its own float64 gradient: 1.4e-6 at the usual temperatures, 1.1e-6 at this one.
 EXACT, ROUNDED = ("--fp64",), ("--temperature", 5)
 # Batches: 8 of 40 rows, 5 steps; 7 of 40, whose sixth has 5 rows; 2, fewer than ranks.
 EVEN, UNEVEN, FEW = (), ("--batch", 7, "--steps", 7), ("--batch", 2)
@@ -102,7 +101,7 @@ class Equal(unittest.TestCase):
     def test_dropout(self):
         self.all_of([("colbert", True, 1, PLAIN, PLAIN, EVEN, True),
                      ("colbert", True, 2, PLAIN, PLAIN, EVEN, True),
-                     ("colbert", False, 4, PLAIN, PLAIN, EVEN, True),
+                     ("colbert", False, 2, PLAIN, PLAIN, EVEN, True),
                      ("dense", True, 3, PLAIN, PLAIN, UNEVEN, True),
                      ("colbert", True, 3, CACHES["a non-divisor"], PLAIN, UNEVEN, True),
                      ("colbert", True, 2, CACHES["by tokens"], PLAIN, EVEN, True),

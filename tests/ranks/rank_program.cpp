@@ -115,6 +115,7 @@ struct StepCounts {
 struct Watcher {
   nlohmann::json* losses = nullptr;
   bool log = false;
+  std::int64_t stop_after = 0;
   StepCounts* counts = nullptr;
   void on(const FitBegin&) const {
     if (fault.here("late")) std::this_thread::sleep_for(std::chrono::seconds(fault.step));
@@ -125,6 +126,7 @@ struct Watcher {
     if (const World* world = World::joined()) counts->last = world->group().counts();
     steps_done = event.step;
     if (log) std::cerr << "step " << event.step << std::endl;
+    if (event.step == stop_after) event.stop->ask("told to");
     if (event.step != fault.step) return;
     if (fault.here("throw_before")) throw std::runtime_error("out of luck before the step");
     if (fault.here("exit")) std::_Exit(3);
@@ -171,14 +173,18 @@ int train(M model, const Loss& loss, const Parallelism& parallelism, const Argum
     return row;
   });
   Trainer trainer{model, Breakable<Loss>{loss}, Recording{&gradients, &parameters}, parallelism, step};
-  const FitReport report = trainer.fit(data,
-                                       {.epochs = 20,
-                                        .steps = arguments.number("--steps", 5),
-                                        .batch_size = arguments.number("--batch", 8),
-                                        .optimizer = {.lr = 2e-5, .max_grad_norm = 0},
-                                        .seed = fault.here("other_seed") ? 1U : 7U,
-                                        .dropout = arguments.has("--dropout")},
-                                       Watcher{.losses = &losses, .log = arguments.has("--log"), .counts = &counts});
+  const FitOptions options{.epochs = 20,
+                           .steps = arguments.number("--steps", 5),
+                           .batch_size = arguments.number("--batch", 8),
+                           .optimizer = {.lr = 2e-5, .max_grad_norm = 0},
+                           .seed = fault.here("other_seed") ? 1U : 7U,
+                           .dropout = arguments.has("--dropout"),
+                           .resume = Resume::last(arguments.text("--checkpoint"))};
+  const Watcher watcher{
+      .losses = &losses, .log = arguments.has("--log"), .stop_after = arguments.number("--stop-after", 0), .counts = &counts};
+  const Checkpoint checkpoint{.dir = arguments.text("--checkpoint"), .every_steps = arguments.has("--checkpoint") ? 100 : 0};
+  const FitReport report =
+      arguments.has("--checkpoint") ? trainer.fit(data, options, watcher, checkpoint) : trainer.fit(data, options, watcher);
   if (fault.here("after_fit")) throw std::runtime_error("out of luck after the fit");
   std::cerr << "rank " << get_rank() << ": " << report.steps << " steps"
             << (report.stopped ? ", stopped by " + report.reason : "") << "\n";

@@ -81,7 +81,8 @@ class Processes:
         """Its number, by which the other functions know it."""
         number = len(self.children)
         with open(self.file(number, "out"), "wb") as out, open(self.file(number, "err"), "wb") as err:
-            variables = environment({"TMPDIR": self.temporary, **(variables or {}), MARK: f"{self.folder}:{number}"})   # children too
+            mark = {MARK: f"{self.folder}:{number}"}   # children inherit it
+            variables = environment({"TMPDIR": self.temporary, **(variables or {}), **mark})
             self.children.append(subprocess.Popen([str(word) for word in command], env=variables, stdout=out, stderr=err,
                                                   stdin=subprocess.DEVNULL, start_new_session=True))
         self.lasted.append(None)
@@ -189,7 +190,8 @@ class Program:
 
     def compare(self, *pairs):
         """How far apart the files of each pair are."""
-        return [json.loads(line) for line in self.run([self.path, "compare", *(file for pair in pairs for file in pair)]).splitlines()]
+        out = self.run([self.path, "compare", *(file for pair in pairs for file in pair)])
+        return [json.loads(line) for line in out.splitlines()]
 
     @staticmethod
     def good(ended):

@@ -153,10 +153,11 @@ public:
 
   /// Waits until all have ended; says how the first that failed did.
   ///
-  /// Once one fails or this process is sent one of these signals, the others have `grace` to end by themselves; then they are
-  /// sent SIGTERM, and five seconds later SIGKILL. A second signal half a second or more after the first is SIGKILL for all.
-  /// `reached(child)` says of a child that exited with 0 whether it did what it was started for.
-  [[nodiscard]] std::optional<ChildFailure> wait(std::chrono::milliseconds grace, const std::function<bool(int)>& reached) {
+  /// Once one fails the others have `grace` to end by themselves, and `stopping` once this process is sent a signal; then they
+  /// are sent SIGTERM, and five seconds later SIGKILL. A second signal half a second or more after the first is SIGKILL for
+  /// all. `reached(child)` says of a child that exited with 0 whether it did what it was started for.
+  [[nodiscard]] std::optional<ChildFailure> wait(std::chrono::milliseconds grace, std::chrono::milliseconds stopping,
+                                                 const std::function<bool(int)>& reached) {
     using Clock = std::chrono::steady_clock;
     std::optional<ChildFailure> failure;
     std::vector<int> ended;
@@ -179,7 +180,7 @@ public:
       }
       collect(reached, failure);
       if (stage == all_well && (failure || signals > 0)) {
-        stage = ending, next_step = now + grace;
+        stage = ending, next_step = now + (failure ? grace : stopping);
       } else if (stage == ending && now >= next_step) {
         stage = asked, next_step = now + std::chrono::seconds(5);
         ended = running();

@@ -33,7 +33,8 @@ namespace toller {
 
 /// How `spawn` ends its ranks.
 struct SpawnOptions {
-  std::chrono::milliseconds grace = std::chrono::seconds(10);  ///< for the other ranks, after one failed or a signal came
+  std::chrono::milliseconds grace = std::chrono::seconds(10);     ///< for the other ranks, after one failed
+  std::chrono::milliseconds stopping = std::chrono::seconds(60);  ///< after a signal: the rest of a step, and saving
 };
 
 /// Whether `spawn` started this process.
@@ -98,12 +99,15 @@ inline void start_ranks(int ranks, int call, const SpawnOptions& options) {
       variables["OMP_NUM_THREADS"] = std::to_string(std::max(1, usable_cores() / ranks));
     children.start(variables);
   }
-  const std::optional<ChildFailure> failure = children.wait(
-      options.grace, [&](int rank) { return std::filesystem::exists(reached_file(folder.path(), std::to_string(rank))); });
+  const std::optional<ChildFailure> failure = children.wait(options.grace, options.stopping, [&](int rank) {
+    return std::filesystem::exists(reached_file(folder.path(), std::to_string(rank)));
+  });
   if (!failure) return;
   std::string others;
   for (const int rank : failure->ended) others += (others.empty() ? "" : ", ") + std::to_string(rank);
-  if (!others.empty()) others = cat("; still running ", options.grace.count(), " ms later and ended: ", others);
+  if (!others.empty())
+    others = cat("; still running ", (failure->because_of.empty() ? options.grace : options.stopping).count(),
+                 " ms later and ended: ", others);
   const std::string first = cat("rank ", failure->child, " of ", ranks, " ended first, with ", failure->how, others);
   if (!failure->because_of.empty()) throw DistributedError("R609", cat("stopped by ", failure->because_of, ": ", first));
   throw DistributedError("R608", first);
@@ -147,8 +151,9 @@ template <class F>
 /// Ranks    Told by the variables that `read_launch` reads; OMP_NUM_THREADS, unless set, is cores / ranks. They share this
 ///          process's output, and end with it. SIGINT, SIGTERM and SIGHUP are passed on to them.
 /// Errors   DistributedError R606 (within another launcher or another spawn), R607 (a process could not be started), R608 (a
-///          rank failed: which one, and how), R609 (the same, after a signal). The others have `grace` to end by themselves;
-///          then they are sent SIGTERM, five seconds later SIGKILL. A rank's own message is on its standard error.
+///          rank failed: which one, and how), R609 (the same, after a signal). The others have `grace`, or `stopping`, to end
+///          by themselves; then they are sent SIGTERM, five seconds later SIGKILL. A rank's own message is on its standard
+///          error.
 template <std::invocable F>
 void spawn(int ranks, F&& f, SpawnOptions options = {}) {
   const int call = detail::next_spawn_call();

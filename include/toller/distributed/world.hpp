@@ -3,6 +3,7 @@
 #pragma once
 
 #include <c10/util/Logging.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "toller/core/version.hpp"
 #include "toller/distributed/backends.hpp"
 #include "toller/distributed/process_group.hpp"
 #include "toller/distributed/rank.hpp"
@@ -35,7 +37,7 @@ struct WorldOptions {
 ///
 /// Errors   DistributedError R610, R611 (store), R612 (no NCCL), R613 (ranks missing), R614 (a rank twice), R615 (another
 /// number of
-///          ranks), R616 (the run has begun without this process), R617 (other versions), R620.
+///          ranks), R616 (the run has begun without this process), R618 (other versions), R620.
 class World {
 public:
   [[nodiscard]] static World& join(const Launch& launch, const WorldOptions& options);
@@ -129,6 +131,7 @@ inline World::World(Launch launch, const WorldOptions& options) : launch_(std::m
     state->store = store_;
     watch_->on_fault([gloo = gloo_] { detail::GlooConnections::close(*gloo); });
     group_.emplace(std::move(state));
+    group_->agree("version", "toller " TOLLER_VERSION "\ntorch " TORCH_VERSION);
   } catch (const Error& error) {
     watch_->fail(error.what());
     throw;

@@ -94,7 +94,8 @@ struct Ddp {
 
   static void fields(auto&, auto&&) {}  // none changes a result
 
-  /// Reads who this process is from the launcher's variables; nothing is sent before a fit begins.
+  /// Reads who this process is from the launcher's variables; nothing is sent before a fit begins. Without a launcher it says
+  /// so in a line on standard error.
   [[nodiscard]] static Ddp from_env();
   [[nodiscard]] static Ddp from_env(Ddp settings);
 
@@ -119,18 +120,13 @@ inline Ddp Ddp::from_env() {
 
 inline Ddp Ddp::from_env(Ddp settings) {
   settings.launch = read_launch(process_variable);
+  if (settings.launch.launcher.empty())
+    std::cerr << "toller: no launcher, so one process; for more: torchrun --no-python, mpirun, srun or toller::spawn\n";
   return settings;
 }
 
 inline ProcessGroup Ddp::join() const {
-  if (launch.world_size == 1) {
-    if (launch.launcher.empty()) {
-      static const bool told =
-          (std::cerr << "toller: no launcher: one process. For more: torchrun --no-python, mpirun, srun, or --ranks\n", true);
-      static_cast<void>(told);
-    }
-    return {};
-  }
+  if (launch.world_size == 1) return {};
   World& world = World::join(launch, {.timeout = timeout, .device = target()});
   const ProcessGroup& group = world.group();
   if (const at::Device gpu = target(); gpu.is_cuda()) {

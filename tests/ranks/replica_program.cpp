@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a replica and the ranks do apart from training, one check a run; every rank must end with 0.
+//
+//   replica_program unused|find_unused|static_graph|local|on_main|main_throws|agree
+#include <ATen/ops/ones.h>
+
+#include <iostream>
+#include <thread>
+
+#include "toller/parallelism/ddp.hpp"
+
+using namespace toller;
+
+namespace {
+
+void expect(bool good, const std::string& what) {
+  if (!good) throw std::runtime_error("not so: " + what);
+}
+
+/// Three weights; the loss of a rank uses the first two, or all.
+struct Toy {
+  Parameters parameters{};
+  explicit Toy(double value) {
+    for (const char* name : {"first", "second", "third"})
+      parameters.push_back({name, at::full({4}, value, at::kDouble).set_requires_grad(true)});
+  }
+  [[nodiscard]] at::Tensor loss(double factor, bool all = true) const {
+    const at::Tensor sum = parameters[0].value.sum().add(parameters[1].value.sum(), 2).mul(factor);
+    return all ? sum.add(parameters[2].value.sum()) : sum;
+  }
+  [[nodiscard]] double gradient(int i) const { return parameters[static_cast<std::size_t>(i)].value.grad()[0].item<double>(); }
+  void zero() {
+    for (Parameter& p : parameters) p.value.mutable_grad().reset();
+  }
+};
+
+void run(const std::string& what) {
+  Ddp ddp = Ddp::from_env({.timeout = std::chrono::seconds(20)});
+  const ProcessGroup group = ddp.join();
+  const double factor = group.rank() + 1, sum_of_factors = group.size() * (group.size() + 1) / 2.0;
+  ddp.find_unused_parameters = what == "find_unused";
+  ddp.static_graph = what == "static_graph";
+  Toy toy(group.rank() == 0 ? 3 : 5);  // the others take rank 0's
+  const DdpReplica replica = ddp.bind(toy.parameters, group);
+  expect(toy.parameters[0].value[0].item<double>() == 3, "parameters are rank 0's");
+  const auto step = [&](bool all) {
+    replica.begin_step();
+    const at::Tensor loss = toy.loss(factor, all);
+    replica.sync(loss);
+    group.guarded([&] { loss.backward(); });
+    static_cast<void>(replica.end_step());
+  };
+  if (what == "unused") {
+    try {
+      step(false);
+    } catch (const DistributedError& error) {
+      expect(std::string(error.what()) ==
+                 "[R622] these parameters take no part in the loss, so their gradients' sum never ends: third; set "
+                 "find_unused_parameters = true",
+             error.what());
+      group.barrier();
+      return;
+    }
+    expect(false, "an unused parameter is found");
+  } else if (what == "find_unused" || what == "static_graph") {
+    for (int i = 0; i < 4; ++i) {
+      step(what == "static_graph");
+      expect(toy.gradient(0) == sum_of_factors && toy.gradient(1) == 2 * sum_of_factors, "gradients are sums over the ranks");
+      expect(toy.parameters[2].value.grad().defined() == (what == "static_graph"), "an unused parameter has no gradient");
+      toy.zero();
+    }
+  } else if (what == "local") {
+    for (int i = 0; i < 3; ++i) {  // two passes on this rank alone, and one that adds all up
+      const auto before = group.counts()["all_reduce"].calls;
+      replica.begin_step();
+      toy.loss(factor).backward();
+      toy.loss(factor).backward();
+      expect(group.counts()["all_reduce"].calls == before && toy.gradient(0) == 2 * factor,
+             "nothing is sent before the last pass");
+      const at::Tensor loss = toy.loss(factor);
+      replica.sync(loss);
+      group.guarded([&] { loss.backward(); });
+      static_cast<void>(replica.end_step());
+      expect(group.counts()["all_reduce"].calls == before + 1, "one bucket is one sum");
+      expect(toy.gradient(1) == 6 * sum_of_factors, "all passes are in the sum");
+      toy.zero();
+    }
+  } else if (what == "on_main") {
+    int calls = 0;
+    on_main([&] {
+      std::this_thread::sleep_for(std::chrono::seconds(25));  // beyond the timeout
+      ++calls;
+    });
+    expect(calls == (group.rank() == 0 ? 1 : 0), "rank 0 alone runs it");
+  } else if (what == "main_throws") {
+    try {
+      on_main([] { throw std::runtime_error("no luck"); });
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      expect(group.rank() == 0 ? text == "no luck" : text.find("rank 0 (") != text.npos && text.ends_with("stopped: no luck"),
+             text);
+      return;
+    }
+    expect(false, "what rank 0 throws ends all");
+  } else if (what == "agree") {
+    group.agree("weather", "sun");
+    try {
+      group.agree("weather", group.rank() == 1 ? "wind=3, rain=1" : "wind=3, rain=2");
+    } catch (const DistributedError& error) {
+      const std::string text = error.what();
+      expect(text.find("[R618] the weather differs between ranks: rank 0 (") == 0 &&
+                 text.find("has rain=2, rank 1 (") != text.npos && text.ends_with("has rain=1"),
+             text);
+      return;
+    }
+    expect(group.size() == 1, "a difference is found");
+  } else {
+    throw std::runtime_error("unknown check " + what);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc > 1 ? argv[1] : "");
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "rank " << get_rank() << ": " << error.what() << std::endl;
+    return 1;
+  }
+}
