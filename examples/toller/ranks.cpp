@@ -38,20 +38,17 @@ void Ranks::run(const std::function<void()>& f) const {
   };
   try {
     spawn(count, rank);
-  } catch (const DistributedError& error) {
-    const std::string what = error.what(), ended = "ended first, with exit status ";
-    const std::size_t at = what.find(ended);
-    const std::string status = at == std::string::npos ? "" : what.substr(at + ended.size());
-    if (status == "130") std::exit(130);  // all stopped at the same step and said so
-    if (status == "1") std::exit(1);      // it has said why
+  } catch (const RankFailed& error) {
+    if (error.exit_status == 130) std::exit(130);  // all stopped at the same step and said so
+    if (error.exit_status == 1) std::exit(1);      // it has said why
     throw;
   }
 }
 
 toller::Ddp Ranks::ddp(const Compute& compute) const {
-  toller::Ddp ddp = toller::Ddp::from_env({.timeout = std::chrono::seconds(timeout), .device = compute.chosen()});
-  if (ddp.launch.launcher.empty()) ddp.launch.launcher = "none";  // so it is not remarked on
-  return ddp;
+  return {.timeout = std::chrono::seconds(timeout),
+          .device = compute.chosen(),
+          .launch = toller::read_launch(toller::process_variable)};  // unlike from_env, it says nothing of a process alone
 }
 
 }  // namespace program

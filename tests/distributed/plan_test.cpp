@@ -50,5 +50,5 @@ TEST_CASE("a dense model tells no lengths, a symmetric loss sends queries too, p
 }
 
 TEST_CASE("what a rank announces is as large as the plan says") {
-  CHECK(detail::announcement_bytes == sizeof(detail::Announcement));
+  CHECK(toller::detail::announcement_bytes == sizeof(toller::detail::Announcement));
 }

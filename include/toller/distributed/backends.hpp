@@ -63,6 +63,9 @@ make_process_group(Store& store, int rank, int size, at::Device device, Millisec
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   if (device.is_cuda()) {
 #ifdef USE_C10D_NCCL
+    if (process_variable("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0")
+      throw DistributedError("R612",
+                             "TORCH_NCCL_ASYNC_ERROR_HANDLING=0: a rank that fails would leave the others hanging; unset it");
     auto nccl_options = c10d::ProcessGroupNCCL::Options::create();
     nccl_options->timeout = timeout;
     const auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(

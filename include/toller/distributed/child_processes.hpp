@@ -33,6 +33,7 @@ namespace toller {
 struct ChildFailure {
   int child = 0;
   std::string how{};         ///< `exit status 3` or `signal 9 (Killed)`
+  int exit_status = -1;      ///< -1: it did not exit by itself
   std::vector<int> ended{};  ///< those that had to be ended because they went on
   std::string because_of{};  ///< the signal that this process was sent before, as `signal 2 (Interrupt)`; empty: none
 };
@@ -248,7 +249,7 @@ private:
                                   ? "exit status 0, before it got where it was started for: main must take the same way again"
                                   : detail::cat("exit status ", WEXITSTATUS(status));
       auto& place = by_signal && WTERMSIG(status) != SIGABRT ? found_signal : found;
-      if (!place) place = ChildFailure{i, how, {}, {}};
+      if (!place) place = ChildFailure{i, how, pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1, {}, {}};
     }
     if (!failure) failure = found_signal ? found_signal : found;
   }

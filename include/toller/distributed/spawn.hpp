@@ -31,6 +31,14 @@
 
 namespace toller {
 
+/// A spawned rank failed (R608, or R609 after a signal). `exit_status` is the first one's, -1 when a signal ended it.
+class RankFailed : public DistributedError {
+public:
+  RankFailed(std::string_view code, const std::string& message, int status)
+      : DistributedError(code, message), exit_status(status) {}
+  int exit_status = -1;
+};
+
 /// How `spawn` ends its ranks.
 struct SpawnOptions {
   std::chrono::milliseconds grace = std::chrono::seconds(10);     ///< for the other ranks, after one failed
@@ -109,8 +117,9 @@ inline void start_ranks(int ranks, int call, const SpawnOptions& options) {
     others = cat("; still running ", (failure->because_of.empty() ? options.grace : options.stopping).count(),
                  " ms later and ended: ", others);
   const std::string first = cat("rank ", failure->child, " of ", ranks, " ended first, with ", failure->how, others);
-  if (!failure->because_of.empty()) throw DistributedError("R609", cat("stopped by ", failure->because_of, ": ", first));
-  throw DistributedError("R608", first);
+  if (!failure->because_of.empty())
+    throw RankFailed("R609", cat("stopped by ", failure->because_of, ": ", first), failure->exit_status);
+  throw RankFailed("R608", first, failure->exit_status);
 }
 
 /// One line on standard error, in one piece.
@@ -150,10 +159,10 @@ template <class F>
 ///
 /// Ranks    Told by the variables that `read_launch` reads; OMP_NUM_THREADS, unless set, is cores / ranks. They share this
 ///          process's output, and end with it. SIGINT, SIGTERM and SIGHUP are passed on to them.
-/// Errors   DistributedError R606 (within another launcher or another spawn), R607 (a process could not be started), R608 (a
-///          rank failed: which one, and how), R609 (the same, after a signal). The others have `grace`, or `stopping`, to end
-///          by themselves; then they are sent SIGTERM, five seconds later SIGKILL. A rank's own message is on its standard
-///          error.
+/// Errors   DistributedError R606 (within another launcher or another spawn), R607 (a process could not be started);
+///          RankFailed R608 (a rank failed: which one, and how), R609 (the same, after a signal). The others have `grace`, or
+///          `stopping`, to end by themselves; then they are sent SIGTERM, five seconds later SIGKILL. A rank's own message is on
+///          its standard error.
 template <std::invocable F>
 void spawn(int ranks, F&& f, SpawnOptions options = {}) {
   const int call = detail::next_spawn_call();

@@ -2,6 +2,7 @@
 // T2. Signs of life: every rank shows its own, sees when another one fails, and says why it leaves.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -56,7 +57,6 @@ public:
     const std::lock_guard lock(mutex_);
     phase_ = std::move(what);
     busy_ = busy;
-    changed_.notify_all();
   }
 
   /// Why the run must end; nothing while all is well.
@@ -233,13 +233,13 @@ inline void Watch::round() {
     // A rank that shows nothing for three beats while a collective failed, or for the whole timeout.
     const auto now = Clock::now();
     const bool ripe = !suspicion.empty() && now - suspected > Milliseconds(4000);
-    for (const int r : others) {
-      const auto silent = now - seen_[static_cast<std::size_t>(r)].changed;
-      if (silent > timeout_ || (ripe && silent > Milliseconds(3000)))
-        fault = store_.set_once(
-            "fault", cat(name(r), " shows no sign of life for ",
-                         std::chrono::duration_cast<std::chrono::seconds>(silent).count(), " s: killed, stopped or cut off"));
-    }
+    const auto silence = [&](int r) { return now - seen_[static_cast<std::size_t>(r)].changed; };
+    const auto longest = std::max_element(others.begin(), others.end(), [&](int a, int b) { return silence(a) < silence(b); });
+    const auto limit = ripe ? Milliseconds(3000) : std::max(timeout_, Milliseconds(5000));
+    if (longest != others.end() && silence(*longest) > limit)
+      fault = store_.set_once("fault", cat(name(*longest), " shows no sign of life for ",
+                                           std::chrono::duration_cast<std::chrono::seconds>(silence(*longest)).count(),
+                                           " s: killed, stopped or cut off"));
     std::string idle;  // everybody lives: those who do not wait are waited for
     for (const int r : others)
       if (seen_[static_cast<std::size_t>(r)].kind() != 'w')
