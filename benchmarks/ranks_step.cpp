@@ -57,7 +57,7 @@ void run(const Options& o) {
   for (const Parameters& list : {model.encoder().parameters(), model.pooling().parameters()})
     for (const Parameter& p : list) bytes += static_cast<std::int64_t>(p.value.nbytes());
 
-  const auto ddp = Ddp::from_env({.timeout = std::chrono::minutes(5)});
+  const Ddp ddp = o.alone ? Ddp{} : Ddp::from_env({.timeout = std::chrono::minutes(5)});
   const std::int64_t ranks = o.alone ? 1 : ddp.ranks();
   std::vector<Pair> rows;
   const auto all = read_jsonl<Pair>(o.data);
@@ -86,7 +86,10 @@ void run(const Options& o) {
                         {"pairs_per_s", static_cast<double>(o.batch * ranks * o.steps) / total},
                         {"step_ms", 1000 * total / static_cast<double>(o.steps)},
                         {"peak_mb", static_cast<double>(usage.ru_maxrss) / 1024}};
-  if (const World* world = World::joined()) result["all_reduce_ms"] = all_reduce_milliseconds(world->group(), bytes);
+  if (const World* world = World::joined()) {
+    result["waited_ms"] = 1000 * world->group().seconds_waited() / static_cast<double>(o.steps + o.warmup);
+    result["all_reduce_ms"] = all_reduce_milliseconds(world->group(), bytes);
+  }
   std::cout << result.dump() << std::endl;
 }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a replica and the ranks do apart from training, one check a run; every rank must end with 0.
 //
-//   replica_program unused|find_unused|static_graph|local|on_main|main_throws|agree
+//   replica_program unused|find_unused|static_graph|local|few_rows|many_rows|on_main|main_throws|agree
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <iostream>
 #include <thread>
@@ -34,10 +37,42 @@ struct Toy {
   }
 };
 
+/// A large table of which each rank's batch touches a few rows, or all; the sum is that of dense gradients, and few bytes are
+/// sent.
+void check_table(const Ddp& ddp, const ProcessGroup& group, bool few) {
+  constexpr std::int64_t height = 50'000, width = 64;
+  Parameters parameters{{"table", at::ones({height, width}).set_requires_grad(true)},
+                        {"bias", at::ones({width}).set_requires_grad(true)}};
+  const DdpReplica replica = ddp.bind(parameters, group);
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t own = group.rank() + 1;
+    const at::Tensor rows = few ? at::arange(own, 50, own, at::kLong) : at::arange(0, height, at::kLong);
+    const auto before = group.counts()["all_reduce"].bytes;
+    replica.begin_step();
+    const at::Tensor loss =
+        parameters[0].value.index_select(0, rows).sum(1).mul(rows.add(own)).sum().add(parameters[1].value.sum().mul(own));
+    replica.sync(loss);
+    group.guarded([&] { loss.backward(); });
+    static_cast<void>(replica.end_step());
+    const std::int64_t sent = group.counts()["all_reduce"].bytes - before,
+                       whole = 2 * 4 * height * width * (group.size() - 1) / group.size();
+    expect(few ? sent < whole / 20 : sent >= whole, "bytes: " + std::to_string(sent) + " of " + std::to_string(whole));
+    at::Tensor expected = at::zeros({height});
+    for (std::int64_t r = 1; r <= group.size(); ++r) {
+      const at::Tensor its = few ? at::arange(r, 50, r, at::kLong) : at::arange(0, height, at::kLong);
+      expected.index_add_(0, its, its.add(r).to(at::kFloat));
+    }
+    expect(parameters[0].value.grad().equal(expected.unsqueeze(1).expand({height, width})), "each row's sum over the ranks");
+    expect(parameters[1].value.grad()[0].item<double>() == group.size() * (group.size() + 1) / 2.0, "the rest of the bucket");
+    for (Parameter& p : parameters) p.value.mutable_grad().reset();
+  }
+}
+
 void run(const std::string& what) {
   Ddp ddp = Ddp::from_env({.timeout = std::chrono::seconds(20)});
   const ProcessGroup group = ddp.join();
   const double factor = group.rank() + 1, sum_of_factors = group.size() * (group.size() + 1) / 2.0;
+  if (what == "few_rows" || what == "many_rows") return check_table(ddp, group, what == "few_rows");
   ddp.find_unused_parameters = what == "find_unused";
   ddp.static_graph = what == "static_graph";
   Toy toy(group.rank() == 0 ? 3 : 5);  // the others take rank 0's

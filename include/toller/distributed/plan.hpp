@@ -43,7 +43,9 @@ inline constexpr double announcement_bytes = 27 * 8, begin_bytes = 5 * 8, end_by
 
 /// Bytes that a rank sends in a step, as a mean over the ranks; W ranks, each with B queries, M documents, V vectors of D.
 ///
-///   gradients      2 (W - 1) / W x bytes of the gradients        (a ring: every part goes round twice)
+///   gradients      2 (W - 1) / W x bytes of the gradients        (a ring: every part goes round twice; at most: `Ddp` leaves
+///   out
+///                  the rows of large embeddings that no batch touched)
 ///   vectors        (W - 1) x 4 V D
 ///   vector_grads   (W - 1) x 4 V D
 ///   numbers        (W - 1) x 8 (2 B + 2 M + lengths)             (lengths: M for late interaction, else 0)

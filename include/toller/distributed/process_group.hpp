@@ -171,6 +171,17 @@ private:
     return result;
   }
 
+  /// Why a work that has ended failed; empty if it did not.
+  static std::string outcome(c10d::Work& work) {
+    try {
+      work.wait();
+      return {};
+    } catch (const std::exception& error) {
+      const std::string why = detail::first_line(error);
+      return why.empty() ? "it failed" : why;
+    }
+  }
+
   /// Waits for a collective while it looks out for faults.
   void finish(const std::string& what, const c10::intrusive_ptr<c10d::Work>& work, bool on_host, bool patient = false) const {
     const auto start = detail::Clock::now();
@@ -191,14 +202,16 @@ private:
     auto look = start + watch.timeout() + std::chrono::seconds(3);  // a silent rank is found before
     auto tell = start + std::chrono::seconds(15);
     while (true) {
-      std::string symptom;
       try {
         work->wait(std::chrono::milliseconds(250));
         return;
-      } catch (const std::exception& error) {
-        if (work->isCompleted()) symptom = detail::first_line(error);
+      } catch (const std::exception&) {  // it gave up waiting, or the work failed
       }
-      if (!symptom.empty()) throw DistributedError("R620", watch.diagnose(symptom));
+      if (work->isCompleted()) {  // perhaps well, just after the wait gave up
+        const std::string symptom = outcome(*work);
+        if (symptom.empty()) return;
+        throw DistributedError("R620", watch.diagnose(symptom));
+      }
       if (const auto fault = watch.fault()) throw DistributedError("R620", *fault);
       if (!patient) continue;
       const auto now = detail::Clock::now();

@@ -160,9 +160,9 @@ template <class F>
 /// Ranks    Told by the variables that `read_launch` reads; OMP_NUM_THREADS, unless set, is cores / ranks. They share this
 ///          process's output, and end with it. SIGINT, SIGTERM and SIGHUP are passed on to them.
 /// Errors   DistributedError R606 (within another launcher or another spawn), R607 (a process could not be started);
-///          RankFailed R608 (a rank failed: which one, and how), R609 (the same, after a signal). The others have `grace`, or
-///          `stopping`, to end by themselves; then they are sent SIGTERM, five seconds later SIGKILL. A rank's own message is on
-///          its standard error.
+///          RankFailed R608 (a rank failed: which one, and how), R609 (the same, after a signal). The others have
+///          `grace`, or `stopping`, to end by themselves; then they are sent SIGTERM, five seconds later SIGKILL. A
+///          rank's own message is on its standard error.
 template <std::invocable F>
 void spawn(int ranks, F&& f, SpawnOptions options = {}) {
   const int call = detail::next_spawn_call();

@@ -5,7 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/distributed/c10d/debug.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
@@ -19,36 +19,10 @@
 #include <vector>
 
 #include "toller/distributed/world.hpp"
+#include "toller/parallelism/detail/sum_gradients.hpp"
 #include "toller/parallelism/parallelism.hpp"
 
 namespace toller {
-
-namespace detail {
-
-/// When a step began, and when the last of its sums did: from then on a rank only waits.
-struct StepTimes {
-  Clock::time_point begun{};
-  Clock::time_point last_sum{};
-  double waited = 0;  ///< by the communicator's count, when the step began
-};
-
-/// Sums a bucket of gradients over the ranks, beside the computation and without a factor: a loss is already divided by the
-/// rows of the global batch.
-class SumGradients : public c10d::CommHookInterface {
-public:
-  SumGradients(ProcessGroup group, std::shared_ptr<StepTimes> times) : group_(std::move(group)), times_(std::move(times)) {}
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    times_->last_sum = Clock::now();
-    return group_.start_all_reduce(bucket.getBuffer())->getFuture();
-  }
-  at::Tensor parseHookResult(const c10::IValue& result) override { return c10d::detail::parseCppCommHookResult(result); }
-
-private:
-  ProcessGroup group_;
-  std::shared_ptr<StepTimes> times_;
-};
-
-}  // namespace detail
 
 struct Ddp;
 
@@ -66,7 +40,8 @@ private:
   ProcessGroup group_;
   Parameters parameters_;
   bool find_unused_ = false;
-  std::shared_ptr<detail::StepTimes> times_ = std::make_shared<detail::StepTimes>();
+  mutable bool learn_graph_ = false;
+  std::shared_ptr<detail::StepState> state_ = std::make_shared<detail::StepState>();
   std::shared_ptr<c10d::Reducer> reducer_{};
 };
 
@@ -173,12 +148,13 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
       static_cast<std::int64_t>(limits[0]),
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
   if (options.static_graph) reducer_->set_static_graph();
-  reducer_->register_comm_hook(std::make_unique<detail::SumGradients>(group_, times_));
+  learn_graph_ = options.static_graph;
+  reducer_->register_comm_hook(std::make_unique<detail::SumGradients>(group_, state_));
 }
 
 /// Buckets follow the order in which gradients came in the first step. Here no gradients and activations are held.
 inline void DdpReplica::begin_step() const {
-  *times_ = {detail::Clock::now(), {}, group_.seconds_waited()};
+  *state_ = {detail::Clock::now(), {}, group_.seconds_waited()};
   if (!reducer_ || !reducer_->should_rebuild_buckets()) return;
   group_.barrier();  // what rebuilding sends has no patience
   reducer_->rebuild_buckets();
@@ -186,6 +162,11 @@ inline void DdpReplica::begin_step() const {
 
 inline void DdpReplica::sync(const at::Tensor& root) const {
   if (!reducer_) return;
+  if (std::exchange(learn_graph_, false))  // in the first step all sums come at its end, when it is known what takes part
+    root.register_hook([reducer = reducer_.get()](const at::Tensor& gradient) {
+      torch::autograd::Engine::get_default_engine().queue_callback([reducer] { reducer->delay_all_reduce(); });
+      return gradient;
+    });
   reducer_->prepare_for_forward();
   reducer_->prepare_for_backward(find_unused_ ? std::vector<at::Tensor>{root} : std::vector<at::Tensor>{});
 }
@@ -199,9 +180,9 @@ inline double DdpReplica::end_step() const {
     throw DistributedError(
         "R622", detail::cat("these parameters take no part in the loss, so their gradients' sum never ends: ", unused,
                             "; set find_unused_parameters = true"));
-  const auto end = times_->last_sum > times_->begun ? times_->last_sum : detail::Clock::now();
-  const double waited = group_.seconds_waited() - times_->waited;
-  return std::max(0.0, std::chrono::duration<double>(end - times_->begun).count() - waited);
+  const auto end = state_->last_sum > state_->begun ? state_->last_sum : detail::Clock::now();
+  const double waited = group_.seconds_waited() - state_->waited;
+  return std::max(0.0, std::chrono::duration<double>(end - state_->begun).count() - waited);
 }
 
 }  // namespace toller
