@@ -239,6 +239,47 @@ def a_rank_that_never_starts():
 
 
 @case
+def rank_0_is_stopped_while_ranks_meet():
+    variables = hand_written(3)
+    with Processes() as running:
+        start(running, 2, variables=variables[:2], timeout=20)
+        assert running.wait_for_text(0, "waiting for ranks 2 of 3", 30), running.text(0)
+        running.send(0, signal.SIGSTOP)
+        ended = running.wait(ENDED_IN, but=[0])
+    expect(ended, [1], r"\[R620\] the store at .* shows no sign of life: rank 0 or the agent that holds it is stopped")
+
+
+@case
+def very_many_ranks_that_never_start():
+    variables = [{**known, "WORLD_SIZE": 2_000_000_000} for known in hand_written(2)]
+    for known in variables:
+        del known["LOCAL_WORLD_SIZE"]
+    with Processes() as running:
+        start(running, 2, variables=variables, timeout=6)
+        ended = running.wait(ENDED_IN)
+    expect(ended, [0, 1], r"R613\] not all of 2000000000 ranks came within 6 s; here: 0 \(.*\), 1 \(.*\); missing: 2, 3, .*, \.\.\.$")
+
+
+@case
+def an_address_that_nobody_knows():
+    variables = hand_written(2, address="nosuch.invalid")
+    with Processes() as running:
+        start(running, 2, variables=variables, timeout=6)
+        ended = running.wait(ENDED_IN)
+    expect(ended, [0], r"\[R610\] rank 0 cannot open the store at nosuch.invalid:\d+: \w+")
+    expect(ended, [1], r"\[R611\] rank 1 did not reach rank 0's store at nosuch.invalid:\d+ within 6 s: \w+")
+
+
+@case
+def variables_that_contradict_each_other():
+    with Processes() as running:
+        for wrong in ({"RANK": 5}, {"RANK": "x"}, {"WORLD_SIZE": 0}, {"LOCAL_RANK": 7}):
+            running.start([PROGRAM, "colbert"], {**hand_written(2)[1], **wrong})
+        ended = running.wait(ENDED_IN)
+    expect(ended, range(4), r"^rank 0: \[R60[12]\] ")
+
+
+@case
 def a_rank_alone_without_the_others():
     with Processes() as running:
         start(running, 1, variables=[hand_written(2)[1]], timeout=6)

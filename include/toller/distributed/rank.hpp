@@ -2,6 +2,8 @@
 // T0. Which of the ranks this process is.
 #pragma once
 
+#include <exception>
+
 #include "toller/distributed/launch.hpp"
 
 namespace toller {
@@ -27,21 +29,35 @@ inline JoinedRanks& joined_ranks() {
   return detail::joined_ranks().joined ? detail::joined_ranks().launch : read_launch(process_variable);
 }
 
-/// This process's number among the ranks, 0 without a launcher.
-[[nodiscard]] inline int get_rank() {
-  return this_launch().rank;
+namespace detail {
+
+/// `this_launch()`, or a process alone where the variables contradict each other: whoever reports that asks for the rank.
+inline Launch launch_or_alone() noexcept {
+  try {
+    return this_launch();
+  } catch (const std::exception&) {
+    return {};
+  }
 }
-/// How many ranks there are, 1 without a launcher.
-[[nodiscard]] inline int get_world_size() {
-  return this_launch().world_size;
+
+}  // namespace detail
+
+/// This process's number among the ranks; 0 without a launcher, or where its variables contradict each other (`Ddp::from_env`
+/// and `this_launch` throw then).
+[[nodiscard]] inline int get_rank() noexcept {
+  return detail::launch_or_alone().rank;
+}
+/// How many ranks there are; 1 without a launcher.
+[[nodiscard]] inline int get_world_size() noexcept {
+  return detail::launch_or_alone().world_size;
 }
 /// Whether this is rank 0, which prints and saves.
-[[nodiscard]] inline bool is_main() {
+[[nodiscard]] inline bool is_main() noexcept {
   return get_rank() == 0;
 }
 /// Whether this is the first rank on its host.
-[[nodiscard]] inline bool is_main_on_node() {
-  return this_launch().local_rank.value_or(0) == 0;
+[[nodiscard]] inline bool is_main_on_node() noexcept {
+  return detail::launch_or_alone().local_rank.value_or(0) == 0;
 }
 
 namespace detail {

@@ -83,6 +83,7 @@ private:
   const bool serves = launch.rank == 0 && !launch.store_elsewhere;
   const auto deadline = Clock::now() + timeout;
   std::string host = launch.address;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);  // an IPv6 address as in a URL
   int port = launch.port;
   // On a thread of its own: what answers at the port may be no store, and then the client waits without end.
   const auto open = [&](bool server) {
@@ -95,7 +96,8 @@ private:
         [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
     auto store = task.get_future();
     std::thread(std::move(task)).detach();
-    if (store.wait_until(deadline) != std::future_status::ready) throw std::runtime_error("what answers there is no store");
+    if (store.wait_until(deadline) != std::future_status::ready)
+      throw std::runtime_error("nothing there answers as a store does");
     return store.get();
   };
   const auto named = [&](const c10::intrusive_ptr<c10d::Store>& store) {
@@ -104,12 +106,16 @@ private:
   if (serves) {
     const bool one_host = launch.local_world_size == launch.world_size;
     if (!launch.file.empty()) host = one_host ? "127.0.0.1" : own_address();
+    if (const auto [addresses, why] = resolve(host, port, SOCK_STREAM); !addresses)
+      throw DistributedError("R610", cat("rank 0 cannot open the store at ", host, ":", port, ": ", why));
     try {
       const auto store = open(true);
       port = store->getPort();
       if (!launch.file.empty()) {
         const std::string part = launch.file + ".part";
-        std::ofstream(part) << host << ' ' << port << '\n';
+        std::ofstream out(part);
+        out << host << ' ' << port << '\n' << std::flush;
+        if (!out) throw std::runtime_error(cat(part, ", which tells the others where it is, cannot be written"));
         std::filesystem::rename(part, launch.file);
       }
       return named(store);
@@ -144,7 +150,7 @@ private:
   }
   throw DistributedError(
       "R611", cat("rank ", launch.rank, " did not reach rank 0's store at ", host, ":", port, " within ", print_time(timeout),
-                  ": ", reason, "; is rank 0 running there, and with this MASTER_PORT?"));
+                  ": ", reason, launch.file.empty() ? "; is rank 0 running there, and with this MASTER_PORT?" : ""));
 }
 
 /// Takes away the file in which rank 0 told its address, unless another run has written its own since.

@@ -286,7 +286,7 @@ inline void Watch::react() {
     const std::lock_guard lock(mutex_);
     if (!fault_ || in_collective_ == 0) return;
     const auto since = Clock::now() - faulted_;
-    if (since > std::chrono::seconds(15)) {
+    if (since > std::chrono::seconds(release_ ? 15 : 3)) {
       std::fprintf(stderr, "toller: %s\n", DistributedError("R620", *fault_).what());
       std::_Exit(1);
     }

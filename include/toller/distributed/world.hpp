@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <iostream>
 #include <memory>
 #include <mutex>
@@ -57,9 +58,9 @@ private:
     static std::unique_ptr<World> world;
     return world;
   }
-  void meet(const WorldOptions& options);
+  [[nodiscard]] static std::vector<std::string> meet(const Launch& launch, detail::Store& store,
+                                                     std::chrono::milliseconds timeout);
   void find_local_rank();
-  [[noreturn]] void leave(const std::string& code, const std::string& why);
 
   Launch launch_;
   std::optional<detail::Store> store_{};
@@ -109,11 +110,24 @@ inline World::World(Launch launch, const WorldOptions& options) : launch_(std::m
   // The store's and Gloo's own warnings come with lists of calls, and say less than the errors here.
   if (!process_variable("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = 2;
   store_ = detail::connect_store(launch_, options.timeout);
-  try {
-    meet(options);
-  } catch (const Error&) {
+  const bool holds_store = launch_.rank == 0 && !launch_.store_elsewhere;
+  const auto give_up = [&] {
     // Who holds the store stays until the others have read there why.
-    if (launch_.rank == 0 && !launch_.store_elsewhere) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (holds_store) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (holds_store && !launch_.file.empty()) detail::remove_address(launch_.file, store_->address());
+  };
+  try {
+    // On a thread of its own: a store whose holder is stopped does not answer.
+    std::packaged_task<std::vector<std::string>()> task(
+        [launch = launch_, store = *store_, timeout = options.timeout]() mutable { return meet(launch, store, timeout); });
+    auto met = task.get_future();
+    std::thread(std::move(task)).detach();
+    if (met.wait_for(options.timeout + std::chrono::seconds(8)) != std::future_status::ready)
+      throw DistributedError("R620", detail::cat("the store at ", store_->address(),
+                                                 " shows no sign of life: rank 0 or the agent that holds it is stopped"));
+    who_ = met.get();
+  } catch (const Error&) {
+    give_up();
     throw;
   } catch (const std::exception& error) {
     throw DistributedError(
@@ -123,6 +137,7 @@ inline World::World(Launch launch, const WorldOptions& options) : launch_(std::m
   find_local_rank();
   watch_ = new detail::Watch(store_->clone(), launch_.rank, launch_.world_size, who_, options.timeout);
   try {
+    const detail::InCollective inside(*watch_);
     auto [group, gloo] = detail::make_process_group(*store_, launch_.rank, launch_.world_size, options.device, options.timeout);
     gloo_ = gloo;
     auto state = std::make_shared<detail::ProcessGroupState>();
@@ -134,56 +149,66 @@ inline World::World(Launch launch, const WorldOptions& options) : launch_(std::m
     group_->agree("version", "toller " TOLLER_VERSION "\ntorch " TORCH_VERSION);
   } catch (const Error& error) {
     watch_->fail(error.what());
+    give_up();
     throw;
   } catch (const std::exception& error) {
-    throw DistributedError("R620", watch_->diagnose(detail::first_line(error)));
+    const DistributedError why("R620", watch_->diagnose(detail::first_line(error)));
+    watch_->fail(why.what());
+    give_up();
+    throw why;
   }
 }
 
-/// Every rank tells that it is here and what it is; rank 0 looks that all are, and says so.
-inline void World::meet(const WorldOptions& options) {
+/// Every rank tells that it is here and what it is; rank 0 looks that all are, and says so. Gives what they are.
+inline std::vector<std::string> World::meet(const Launch& launch, detail::Store& store, std::chrono::milliseconds timeout) {
   using namespace detail;
-  const int size = launch_.world_size, rank = launch_.rank;
-  const auto deadline = Clock::now() + options.timeout;
+  const int size = launch.world_size, rank = launch.rank;
+  const auto deadline = Clock::now() + timeout;
   const std::string me = this_process();
-  if (store_->has("begun"))
-    throw DistributedError(
-        "R616", cat("rank ", rank, " (", me, ") came to a run at ", store_->address(), " that has begun without it"));
-  const std::string ranks = store_->set_once("ranks", cat(size, " ranks, as rank ", rank, " (", me, ") says"));
+  const auto leave = [&](const char* code, const std::string& why) {
+    const DistributedError error(code, why);
+    static_cast<void>(store.set_once("fault", error.what()));
+    throw error;
+  };
+  if (store.has("begun"))
+    throw DistributedError("R616",
+                           cat("rank ", rank, " (", me, ") came to a run at ", store.address(), " that has begun without it"));
+  const std::string ranks = store.set_once("ranks", cat(size, " ranks, as rank ", rank, " (", me, ") says"));
   if (ranks.substr(0, ranks.find(' ')) != std::to_string(size))
     leave("R615", cat("rank ", rank, " (", me, ") was told of ", size, " ranks, the run has ", ranks));
-  const std::string first = store_->set_once(cat("who/", rank), me);
+  const std::string first = store.set_once(cat("who/", rank), me);
   if (first != me) leave("R614", cat("two processes are rank ", rank, " of ", size, ": ", first, "; and ", me));
-  store_->set(cat("beat/", rank), "0\n-starting");
-  store_->add("here", 1);
+  store.set(cat("beat/", rank), "0\n-starting");
+  store.add("here", 1);
 
   bool told = false;
   for (Milliseconds pause(5);; pause = std::min(pause * 2, Milliseconds(200))) {
-    if (const std::string fault = store_->get("fault"); !fault.empty()) throw DistributedError("R620", fault);
-    if (rank == 0 && store_->add("here", 0) >= size) store_->set("begun", "yes");
-    if (store_->has("begun")) break;
+    if (const std::string fault = store.get("fault"); !fault.empty()) throw DistributedError("R620", fault);
+    if (rank == 0 && store.add("here", 0) >= size) store.set("begun", "yes");
+    if (store.has("begun")) break;
     const bool late = Clock::now() >= deadline;
-    if (rank == 0 && (late || (!told && deadline - Clock::now() < options.timeout - std::chrono::seconds(10)))) {
+    if (rank == 0 && (late || (!told && deadline - Clock::now() < timeout - std::chrono::seconds(10)))) {
       std::string here, missing;
-      for (int r = 0; r < size; ++r) {
-        const std::string who = store_->get(cat("who/", r));
-        (who.empty() ? missing : here) +=
-            cat((who.empty() ? missing : here).empty() ? "" : ", ", r, who.empty() ? "" : " (" + who + ")");
+      int absent = 0;
+      for (int r = 0; r < size && absent <= 20; ++r) {
+        const std::string who = store.get(cat("who/", r));
+        if (who.empty()) ++absent;
+        std::string& list = who.empty() ? missing : here;
+        list += cat(list.empty() ? "" : ", ", absent > 20 ? "..." : std::to_string(r), who.empty() ? "" : " (" + who + ")");
       }
       if (late)
-        leave("R613", cat("not all of ", size, " ranks came within ", print_time(options.timeout), "; here: ", here,
-                          "; missing: ", missing));
+        leave("R613",
+              cat("not all of ", size, " ranks came within ", print_time(timeout), "; here: ", here, "; missing: ", missing));
       std::cerr << cat("toller: waiting for ranks ", missing, " of ", size, "\n");
       told = true;
     }
     if (Clock::now() >= deadline + std::chrono::seconds(5))
-      throw DistributedError("R613",
-                             cat("rank ", rank, " (", me, ") waited ", print_time(options.timeout), " for the other ranks"));
+      throw DistributedError("R613", cat("rank ", rank, " (", me, ") waited ", print_time(timeout), " for the other ranks"));
     std::this_thread::sleep_for(pause);
   }
   std::vector<std::string> keys;
   for (int r = 0; r < size; ++r) keys.push_back(cat("who/", r));
-  who_ = store_->get_all(keys);
+  return store.get_all(keys);
 }
 
 /// Counts the lower ranks on this host, where the launcher did not.
@@ -194,12 +219,6 @@ inline void World::find_local_rank() {
     if (host(who_[static_cast<std::size_t>(r)]) == detail::host_name()) ++all, lower += r < launch_.rank ? 1 : 0;
   if (!launch_.local_rank) launch_.local_rank = lower;
   if (!launch_.local_world_size) launch_.local_world_size = all;
-}
-
-inline void World::leave(const std::string& code, const std::string& why) {
-  const DistributedError error(code, why);
-  static_cast<void>(store_->set_once("fault", error.what()));
-  throw error;
 }
 
 /// The ranks part: the store's holder leaves last. After a fault nothing is waited for.

@@ -31,7 +31,7 @@ inline constexpr std::size_t large_table_bytes = 8 << 20;
 [[nodiscard]] inline at::Tensor touched_rows(const at::Tensor& table) {
   at::Tensor touched = at::empty({table.size(0)}, at::kInt);
   auto* flag = touched.mutable_data_ptr<std::int32_t>();
-  const auto row_bytes = static_cast<std::size_t>(table.size(1)) * table.element_size();
+  const auto row_bytes = static_cast<std::size_t>(table.size(1) * table.element_size());
   const auto* row = static_cast<const unsigned char*>(table.const_data_ptr());
   for (std::int64_t r = 0; r < table.size(0); ++r, row += row_bytes) {
     std::uint64_t bits = 0, word = 0;
