@@ -193,9 +193,10 @@ int train(M model, const Loss& loss, const Parallelism& parallelism, const Argum
   NamedTensors tensors;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     tensors.emplace_back("weight." + parameters[i].name, parameters[i].value.detach());
-    tensors.emplace_back("gradient." + parameters[i].name, gradients.at(i));
+    if (!arguments.has("--weights-only")) tensors.emplace_back("gradient." + parameters[i].name, gradients.at(i));
   }
-  tensors.emplace_back("losses", at::tensor(losses.get<std::vector<double>>(), at::kDouble));
+  if (!arguments.has("--weights-only"))
+    tensors.emplace_back("losses", at::tensor(losses.get<std::vector<double>>(), at::kDouble));
   write_safetensors(arguments.has("--all") ? out + "." + std::to_string(get_rank()) : out, tensors);
   if (const World* world = World::joined(); world != nullptr && arguments.has("--counts")) {
     for (const auto& [name, count] : world->group().counts())

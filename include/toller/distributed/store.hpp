@@ -122,8 +122,9 @@ private:
     } catch (const std::exception& error) {
       const std::string message = first_line(error);
       const bool taken = message.find("EADDRINUSE") != std::string::npos;
-      throw DistributedError("R610", cat("rank 0 cannot open the store at ", host, ":", port, ": ",
-                                         taken ? "the port is taken: choose another MASTER_PORT" : message));
+      throw DistributedError(
+          "R610", cat("rank 0 cannot open the store at ", host, ":", port, ": ",
+                      taken ? "the port is taken: choose another MASTER_PORT (or another process is rank 0 too)" : message));
     }
   }
   std::string reason = "rank 0 has not written " + launch.file;
