@@ -36,8 +36,9 @@ struct ProcessGroupState {
   std::optional<Store> store{};
   Watch* watch = nullptr;
   std::int64_t agreements = 0;
-  std::atomic<bool> failed{false};  ///< a sum that went on beside the computation
-  Clock::duration waited{};         ///< of the main thread, for others
+  std::shared_ptr<std::atomic<bool>> failed =
+      std::make_shared<std::atomic<bool>>(false);  ///< a sum that went on beside the computation
+  Clock::duration waited{};                        ///< of the main thread, for others
   std::mutex mutex{};
   CollectiveCounts counts{};
 };
@@ -107,12 +108,13 @@ public:
     count("all_reduce", 2 * static_cast<std::int64_t>(t.nbytes()) * (size() - 1) / size());
     try {
       auto work = state_->group->allreduce(tensors);
-      work->getFuture()->addCallback([state = state_](c10::ivalue::Future& future) {
-        if (future.hasError()) state->failed = true;
+      // Not the state: dropped last on Gloo's thread, it would end the group there, which joins that thread.
+      work->getFuture()->addCallback([failed = state_->failed](c10::ivalue::Future& future) {
+        if (future.hasError()) *failed = true;
       });
       return work;
     } catch (const std::exception&) {
-      state_->failed = true;
+      *state_->failed = true;
       throw;
     }
   }
@@ -141,7 +143,7 @@ public:
     try {
       return f();
     } catch (const std::exception& error) {
-      if (!state_->failed) throw;  // of this rank's own making
+      if (!*state_->failed) throw;  // of this rank's own making
       throw DistributedError("R620", state_->watch->diagnose(detail::first_line(error)));
     }
   }
