@@ -75,7 +75,7 @@ nlohmann::json train(const Options& o, const Pooling& pooling, const toller::Ddp
   Maybe<Checkpoint> checkpoints;
   if (!o.checkpoint.empty()) checkpoints.callback = Checkpoint{.dir = o.checkpoint, .every_steps = o.checkpoint_every};
   const FitReport report = trainer.fit(data, o.fit, ProgressBar{}, curves, checkpoints);
-  if (ddp.writes_files()) model.save_pretrained(o.output);
+  model.save_pretrained(o.output, {.on_each_node = o.save_on_each_node});
   barrier();  // a launcher may end all ranks once one of them has ended
   result.update({{"steps", report.steps}, {"loss", report.loss}, {"seconds", report.seconds}, {"output", o.output}});
   if (team.size() > 1) result["ranks"] = team.size();

@@ -34,7 +34,7 @@ void save_checkpoint(const std::filesystem::path& dir, std::int64_t step, const 
   std::error_code ignored;
   std::filesystem::remove_all(part, ignored);
   try {
-    model.save_pretrained(part);
+    model.save_pretrained(part, {.on_each_node = true});  // whoever is asked to write a checkpoint writes all of it
     NamedTensors state;
     for (const Parameter& p : optimizer.state()) state.emplace_back(p.name, p.value);
     write_safetensors(part / "training.safetensors", state);

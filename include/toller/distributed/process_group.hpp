@@ -60,7 +60,9 @@ private:
 /// The c10d communicator. A handle: copies are the same group, and count together. Made from nothing it is one process alone.
 ///
 /// A collective ends with a DistributedError on every rank when one of them fails, is killed or falls silent; the message names
-/// the rank and the cause. Errors   R620: another rank is why; R621: a rank did not come within the timeout.
+/// the rank and the cause.
+///
+/// Errors   DistributedError R620; `agree` R618.
 class ProcessGroup {
 public:
   ProcessGroup() = default;

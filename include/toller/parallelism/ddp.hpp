@@ -53,7 +53,7 @@ private:
 ///
 /// Units    buckets in MiB of gradients, the first smaller so that sending begins early; `timeout` as in WorldOptions.
 /// Ranks    without a launcher it is one process. Rank 0 saves, or with `save_on_each_node` the first rank of each host.
-/// Errors   DistributedError R600-R621; R622: a parameter takes no part in the loss, and `find_unused_parameters` is off.
+/// Errors   DistributedError R600-R620; R622: a parameter takes no part in the loss, and `find_unused_parameters` is off.
 /// Cost     one more copy of the gradients' size sent and received a step; see `toller plan`.
 struct Ddp {
   static constexpr std::string_view name = "Ddp";

@@ -174,7 +174,7 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_dataset(const Data
     options.batch_size_per_rank.reset();
     const std::string run = recipe(options) + detail::cat("rows ", rows_of(data), "\n");
     team.agree("run", run);
-    team.agree("data", detail::print_data(data));
+    if (team.size() > 1) team.agree("data", detail::print_data(data));  // which reads rows
     return fit_together(data, options, run, team, callbacks...);
   } catch (const std::exception& error) {
     team.fail(error.what());
