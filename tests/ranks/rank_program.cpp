@@ -5,7 +5,8 @@
 //   rank_program KIND --out FILE [--all: FILE.RANK of every rank] [--single] [--spawn N] [--model DIR] [--fp64] [--dropout]
 //                [--batch N] [--rows N] [--steps N] [--mini-batch N] [--mini-batch-tokens N] [--accumulate N] [--local]
 //                [--temperature T]
-//                [--counts] [--memory] [--timeout SECONDS] [--fault RANK:WHAT:STEP]
+//                [--counts] [--timeout SECONDS] [--fault RANK:WHAT:STEP]
+//                [--memory: only trains, as users do, and prints the most that was resident, in KiB]
 //                [--cuda: on a GPU of its own]
 //   rank_program compare A B [A B ...]: a line for each
 //   rank_program devices: how many CUDA devices there are
@@ -87,7 +88,7 @@ struct Recording {
   void backward(const at::Tensor& loss) const { loss.backward(); }
   template <class Update>
   bool step(Update&& update) const {
-    if (gradients->empty())
+    if (gradients != nullptr && gradients->empty())
       for (const Parameter& p : *parameters) gradients->push_back(p.value.grad().detach().clone());
     update();
     return true;
@@ -172,7 +173,8 @@ int train(M model, const Loss& loss, const Parallelism& parallelism, const Argum
     if (hangs) std::this_thread::sleep_for(std::chrono::seconds(1000));
     return row;
   });
-  Trainer trainer{model, Breakable<Loss>{loss}, Recording{&gradients, &parameters}, parallelism, step};
+  const bool memory = arguments.has("--memory");
+  Trainer trainer{model, Breakable<Loss>{loss}, Recording{memory ? nullptr : &gradients, &parameters}, parallelism, step};
   const FitOptions options{.epochs = 20,
                            .steps = arguments.number("--steps", 5),
                            .batch_size = arguments.number("--batch", 8),
@@ -188,6 +190,12 @@ int train(M model, const Loss& loss, const Parallelism& parallelism, const Argum
   if (fault.here("after_fit")) throw std::runtime_error("out of luck after the fit");
   std::cerr << "rank " << get_rank() << ": " << report.steps << " steps"
             << (report.stopped ? ", stopped by " + report.reason : "") << "\n";
+  if (memory) {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::cout << usage.ru_maxrss << std::endl;
+    return 0;
+  }
   const std::string out = arguments.text("--out");
   if (out.empty()) return 0;
   NamedTensors tensors;
@@ -205,9 +213,6 @@ int train(M model, const Loss& loss, const Parallelism& parallelism, const Argum
       std::cout << "step " << name << ' ' << count.calls - counts.before[name].calls << ' '
                 << count.bytes - counts.before[name].bytes << '\n';
   }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  if (arguments.has("--memory")) std::cout << "peak " << usage.ru_maxrss << " kB\n";
   return 0;
 }
 
@@ -219,10 +224,10 @@ int choose(const M& model, const Arguments& arguments) {
   if (arguments.has("--single"))
     return train(model, Contrastive<Similarity>{.temperature = temperature}, SingleDevice{on_cuda ? cuda(0) : cpu()},
                  arguments);
-  const auto ddp = Ddp::from_env({.timeout = std::chrono::seconds(arguments.number("--timeout", 60)),
-                                  .first_bucket_mib = 0.05,  // the tiny model in several buckets
-                                  .bucket_mib = 0.05,
-                                  .device = on_cuda ? std::optional<at::Device>() : cpu()});
+  Ddp settings{.timeout = std::chrono::seconds(arguments.number("--timeout", 60)),
+               .device = on_cuda ? std::optional<at::Device>() : cpu()};
+  if (!arguments.has("--memory")) settings.first_bucket_mib = settings.bucket_mib = 0.05;  // the tiny model in several buckets
+  const auto ddp = Ddp::from_env(settings);
   if (arguments.has("--local"))
     return train(model, Contrastive<Similarity, LocalNegatives>{.temperature = temperature}, ddp, arguments);
   return train(model, Contrastive<Similarity, CrossDeviceNegatives>{.temperature = temperature}, ddp, arguments);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
@@ -12,8 +13,13 @@
 #include <ATen/ops/threshold_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "toller/encoder/activation.hpp"
 #include "toller/encoder/kernels.hpp"
@@ -25,12 +31,13 @@ void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float
 
 namespace toller {
 
-/// y = act(x W' + b), the dense layer of every encoder.
+/// y = act(x W' + b), the dense layer of every encoder; W and b are those of several layers of one input, one below the other.
 ///
-/// Shapes   x [T, I], weight [O, I], bias [O] -> [T, O].
+/// Shapes   x [T, I], weights n x [O_i, I], biases n x [O_i] -> [T, sum of O_i].
 /// Types    computes and returns in the type of x; a weight of another type is cast, its gradient has the weight's type.
-/// Cost     the products go to the kernels of `linear_kernels`; at::linear for other devices, fp64 and empty batches.
-[[nodiscard]] at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+/// Cost     the products go to the kernels of `linear_kernels`; at::linear for other devices, fp64 and empty batches. Weights put
+///          together or cast are not held for the backward pass but made again.
+[[nodiscard]] at::Tensor linear(const at::Tensor& x, at::TensorList weights, at::TensorList biases,
                                 Activation activation = Activation::none);
 
 /// f(x) elementwise, differentiable.
@@ -94,43 +101,60 @@ inline at::ScalarType product_type(at::ScalarType type) {
   return linear_kernels(type).forward == LinearKernel::widened ? at::kFloat : type;
 }
 
+/// What layers of one input have, one below the other.
+inline at::Tensor stacked(at::TensorList parts, at::ScalarType type) {
+  return (parts.size() == 1 ? parts[0] : at::cat(parts)).to(type);
+}
+
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, std::int64_t activation) {
+  using Tensors = torch::autograd::variable_list;
+
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, at::TensorList weights,
+                            at::TensorList biases, std::int64_t activation) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::ScalarType type = x.scalar_type(), products = product_type(type);
-    const at::Tensor cast_weight = weight.to(products);
-    const at::Tensor before = linear_forward(x.to(products), cast_weight, bias.to(products)).to(type);
+    const at::Tensor before = linear_forward(x.to(products), stacked(weights, products), stacked(biases, products)).to(type);
     const auto act = static_cast<Activation>(activation);
     ctx->saved_data["activation"] = activation;
-    ctx->saved_data["weight_type"] = static_cast<std::int64_t>(weight.scalar_type());
-    ctx->save_for_backward({x, cast_weight, act == Activation::none ? at::Tensor() : before});
+    Tensors saved{x, act == Activation::none ? at::Tensor() : before};
+    saved.insert(saved.end(), weights.begin(), weights.end());
+    ctx->save_for_backward(std::move(saved));
     return activate(before, act);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& grads) {
+  static Tensors backward(torch::autograd::AutogradContext* ctx, const Tensors& grads) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const auto saved = ctx->get_saved_variables();
+    const Tensors saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &before = saved[1];
+    const auto weights = at::TensorList(saved).slice(2);
+    const at::ScalarType type = weights[0].scalar_type(), products = product_type(x.scalar_type());
     const auto act = static_cast<Activation>(ctx->saved_data["activation"].toInt());
-    const auto type = static_cast<at::ScalarType>(ctx->saved_data["weight_type"].toInt());
-    const at::Tensor grad = activation_backward(grads[0].contiguous(), saved[2], act);
-    const at::ScalarType products = saved[1].scalar_type();
+    const at::Tensor grad = activation_backward(grads[0].contiguous(), before, act);
     const at::Tensor cast_grad = grad.to(products);
-    at::Tensor dx, dweight, dbias;
-    if (ctx->needs_input_grad(0)) dx = linear_grad_input(cast_grad, saved[1]).to(grad.scalar_type());
-    if (ctx->needs_input_grad(1)) dweight = linear_grad_weight(cast_grad, saved[0].to(products)).to(type);
-    if (ctx->needs_input_grad(2)) dbias = grad.sum(0, false, type);
-    return {dx, dweight, dbias, at::Tensor()};
+    std::vector<std::int64_t> rows;
+    for (const at::Tensor& weight : weights) rows.push_back(weight.size(0));
+    const std::size_t n = rows.size();
+    Tensors result(1 + 2 * n + 1);  // of x, the weights, the biases, the activation
+    const auto any_needed = [&](std::size_t first) {
+      bool any = false;
+      for (std::size_t i = first; i < first + n; ++i) any |= ctx->needs_input_grad(i);
+      return any;
+    };
+    const auto give = [&](Tensors parts, std::size_t first) { std::move(parts.begin(), parts.end(), &result[first]); };
+    if (ctx->needs_input_grad(0)) result[0] = linear_grad_input(cast_grad, stacked(weights, products)).to(grad.scalar_type());
+    if (any_needed(1)) give(linear_grad_weight(cast_grad, x.to(products)).to(type).split_with_sizes(rows), 1);
+    if (any_needed(1 + n)) give(grad.sum(0, false, type).split_with_sizes(rows), 1 + n);
+    return result;
   }
 };
 
 }  // namespace detail
 
-inline at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Activation activation) {
-  const bool ours = x.is_cpu() && x.size(0) > 0 && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-  if (ours) return detail::LinearFunction::apply(x, weight, bias, static_cast<std::int64_t>(activation));
-  return activate(at::linear(x, weight.to(x.scalar_type()), bias.to(x.scalar_type())), activation);
+inline at::Tensor linear(const at::Tensor& x, at::TensorList weights, at::TensorList biases, Activation activation) {
+  const at::ScalarType type = x.scalar_type();
+  const bool ours = x.is_cpu() && x.size(0) > 0 && (type == at::kFloat || type == at::kBFloat16);
+  if (ours) return detail::LinearFunction::apply(x, weights, biases, static_cast<std::int64_t>(activation));
+  return activate(at::linear(x, detail::stacked(weights, type), detail::stacked(biases, type)), activation);
 }
 
 }  // namespace toller

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "toller/distributed/world.hpp"
+#include "toller/parallelism/detail/bucket_memory.hpp"
 #include "toller/parallelism/detail/sum_gradients.hpp"
 #include "toller/parallelism/parallelism.hpp"
 
@@ -40,9 +41,11 @@ private:
   ProcessGroup group_;
   Parameters parameters_;
   bool find_unused_ = false;
+  bool static_graph_ = false;
   mutable bool learn_graph_ = false;
   std::shared_ptr<detail::StepState> state_ = std::make_shared<detail::StepState>();
   std::shared_ptr<c10d::Reducer> reducer_{};
+  mutable std::shared_ptr<detail::BucketMemory> memory_{};
 };
 
 /// Distributed data parallel: every rank holds the model and computes its rows of each batch. Losses and weights are those of
@@ -51,7 +54,7 @@ private:
 ///   Trainer trainer{model, Contrastive<MaxSim, CrossDeviceNegatives>{}, Bf16Mixed{}, Ddp::from_env({.timeout =
 ///   std::chrono::minutes(5)})};
 ///
-/// Units    buckets in MiB of gradients, the first smaller so that sending begins early; `timeout` as in WorldOptions.
+/// Units    buckets in MiB of gradients: the first, then twice as much each up to `bucket_mib`; `timeout` as in WorldOptions.
 /// Ranks    without a launcher it is one process. Rank 0 saves, or with `save_on_each_node` the first rank of each host.
 /// Errors   DistributedError R600-R620; R622: a parameter takes no part in the loss, and `find_unused_parameters` is off.
 /// Cost     one more copy of the gradients' size sent and received a step; see `toller plan`.
@@ -118,7 +121,10 @@ inline ProcessGroup Ddp::join() const {
 }
 
 inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, const Ddp& options)
-    : group_(std::move(group)), parameters_(parameters), find_unused_(options.find_unused_parameters) {
+    : group_(std::move(group)),
+      parameters_(parameters),
+      find_unused_(options.find_unused_parameters),
+      static_graph_(options.static_graph) {
   if (group_.size() == 1) return;
   std::vector<at::Tensor> tensors;
   std::unordered_map<std::size_t, std::string> names;
@@ -135,8 +141,11 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
     at::Tensor value = p.value.detach();
     group_.broadcast(value);
   }
-  const auto bytes = [](double mib) { return static_cast<std::size_t>(mib * 1024 * 1024); };
-  const std::vector<std::size_t> limits{bytes(options.first_bucket_mib), bytes(options.bucket_mib)};
+  // Small ones while activations are at their most, large ones when most of those are gone.
+  std::vector<std::size_t> limits;
+  const auto add_limit = [&](double mib) { limits.push_back(static_cast<std::size_t>(std::max(mib, 0.0) * 1024 * 1024)); };
+  for (double mib = options.first_bucket_mib; mib > 0 && mib < options.bucket_mib; mib *= 2) add_limit(mib);
+  add_limit(options.bucket_mib);
   // Gradients come in about the opposite order of the forward pass.
   std::vector<at::Tensor> backwards(tensors.rbegin(), tensors.rend());
   auto [buckets, caps] = c10d::compute_bucket_assignment_by_size(backwards, limits);
@@ -144,20 +153,26 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
     for (auto& index : bucket) index = tensors.size() - 1 - index;
   reducer_ = std::make_shared<c10d::Reducer>(
       tensors, std::move(buckets), group_.handle(), std::vector<bool>(tensors.size(), false),
-      static_cast<std::int64_t>(limits[1]), options.find_unused_parameters, /*gradient_as_bucket_view=*/true, std::move(names),
-      static_cast<std::int64_t>(limits[0]),
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<std::int64_t>{});
+      static_cast<std::int64_t>(limits.back()), options.find_unused_parameters, /*gradient_as_bucket_view=*/true, std::move(names),
+      static_cast<std::int64_t>(limits.front()),
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<std::int64_t>(limits.begin(), limits.end()));
   if (options.static_graph) reducer_->set_static_graph();
   learn_graph_ = options.static_graph;
   reducer_->register_comm_hook(std::make_unique<detail::SumGradients>(group_, state_));
 }
 
-/// Buckets follow the order in which gradients came in the first step. Here no gradients and activations are held.
+/// Buckets follow the order in which gradients came in the first step. Here no gradients and activations are held. Where a
+/// parameter may take no part, the reducer clears its place in a bucket before any gradient came, so buckets keep their memory.
 inline void DdpReplica::begin_step() const {
   *state_ = {detail::Clock::now(), {}, group_.seconds_waited()};
-  if (!reducer_ || !reducer_->should_rebuild_buckets()) return;
-  group_.barrier();  // what rebuilding sends has no patience
-  reducer_->rebuild_buckets();
+  if (!reducer_) return;
+  if (reducer_->should_rebuild_buckets()) {
+    group_.barrier();  // what rebuilding sends has no patience
+    if (reducer_->rebuild_buckets() && !find_unused_ && !static_graph_)
+      memory_ = std::make_shared<detail::BucketMemory>(*reducer_);
+  }
+  if (memory_) memory_->release();
 }
 
 inline void DdpReplica::sync(const at::Tensor& root) const {
@@ -167,6 +182,7 @@ inline void DdpReplica::sync(const at::Tensor& root) const {
       torch::autograd::Engine::get_default_engine().queue_callback([reducer] { reducer->delay_all_reduce(); });
       return gradient;
     });
+  if (memory_) memory_->fill();
   reducer_->prepare_for_forward();
   reducer_->prepare_for_backward(find_unused_ ? std::vector<at::Tensor>{root} : std::vector<at::Tensor>{});
 }

@@ -14,6 +14,7 @@
 #include "toller/batch/rank_batch.hpp"
 #include "toller/batch/sampler.hpp"
 #include "toller/checkpoint/checkpoint_folder.hpp"
+#include "toller/core/host_memory.hpp"
 #include "toller/optimizer/adamw.hpp"
 #include "toller/parallelism/single_device.hpp"
 #include "toller/precision/fp32.hpp"
@@ -187,6 +188,7 @@ template <class Data, class Team, class... Callbacks>
 FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_together(const Data& data, const FitOptions& options,
                                                                        const std::string& run, const Team& team,
                                                                        Callbacks&... callbacks) {
+  const HostMemory memory;
   model_.to(parallelism_.target());
   const std::int64_t rows = rows_of(data), batch_size = *options.batch_size, micro_batches = step_.micro_batches();
   const BatchSampler sampler(rows, batch_size, options.seed, options.shuffle, options.drop_last);

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks hold at most, against one process: as much with as many rows, much less with their part of the same rows. With a model
+of real size, whose weights, moments and gradients count.
+
+usage: memory_test.py RANK_PROGRAM"""
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from support import Program, finish
+
+MODEL = os.environ.get("TOLLER_MINILM")
+BATCH = {"colbert": 232, "dense": 288}   # so that activations are as large as those of 64 rows of package descriptions
+
+
+@unittest.skipUnless(MODEL, "MiniLM is not there: scripts/fetch_model.sh")
+class Memory(unittest.TestCase):
+    def peaks(self, kind, ranks, batch, *more):
+        """Of each rank, or of one process, in MiB."""
+        with tempfile.TemporaryDirectory(prefix="toller-memory-") as folder:
+            program = Program(PROGRAM, folder)
+            arguments = (kind, "--memory", "--model", MODEL, "--batch", batch, "--rows", 2 * batch, "--steps", 3, *more)
+            if ranks > 1:
+                printed = program.ranks(ranks, Path(folder) / "out", *arguments)[1]
+            else:
+                printed = [program.run([program.path, *arguments, "--single"])]
+        return [int(text) / 1024 for text in printed]
+
+    def test_ranks(self):
+        for kind, batch in BATCH.items():
+            [whole], [half], ranks = self.peaks(kind, 1, batch), self.peaks(kind, 1, batch // 2), self.peaks(kind, 2, batch)
+            print(f"{kind}: {whole:.0f} MiB alone, {half:.0f} with half of the rows; ranks {ranks}", flush=True)
+            for rank in ranks:
+                self.assertLessEqual(rank, 1.05 * half)
+                self.assertLessEqual(rank, 0.65 * whole)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    finish(unittest.main(verbosity=2, exit=False))
