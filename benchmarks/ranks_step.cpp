@@ -49,10 +49,7 @@ double all_reduce_milliseconds(const ProcessGroup& group, std::int64_t bytes) {
 template <class Pooling, class Similarity>
 void run(const Options& o) {
   using Retriever = Model<Bert, Pooling>;
-  constexpr bool late = std::is_same_v<Pooling, LateInteraction>;
-  ModelOptions options{.fresh_head = true, .document_length = 180};
-  if (!late) options.query_length = 180;
-  auto model = Retriever::from_pretrained(o.model, {}, options);
+  auto model = Retriever::from_pretrained(o.model, {}, {.fresh_head = true});
   std::int64_t bytes = 0;
   for (const Parameters& list : {model.encoder().parameters(), model.pooling().parameters()})
     for (const Parameter& p : list) bytes += static_cast<std::int64_t>(p.value.nbytes());
@@ -98,6 +95,7 @@ void run(const Options& o) {
 int main(int argc, char** argv) {
   Options o;
   CLI::App app{"Times training steps of one rank"};
+  app.option_defaults()->take_last();  // ranks.sh puts its own behind the user's
   app.add_option("--data", o.data, "JSONL of query, positive")->required();
   app.add_option("--model", o.model, "Model folder")->required();
   app.add_option("--kind", o.kind)->check(CLI::IsMember({"colbert", "dense"}))->capture_default_str();

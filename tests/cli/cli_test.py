@@ -301,14 +301,15 @@ class Program(unittest.TestCase):
             time.sleep(0.01)
         self.fail(f"{ranks} instead of {count} ranks")
 
-    def launched(self, ranks, args):
-        """Each rank's exit status, output and errors, started by hand."""
+    def launched(self, ranks, args, of_rank=lambda rank: [], hosts=False):
+        """Each rank's exit status, output and errors, started by hand; `hosts`: as the only one of its host."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        running = [subprocess.Popen([PROGRAM, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                    env={**os.environ, "RANK": str(r), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(r),
-                                         "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        running = [subprocess.Popen([PROGRAM, *args, *of_rank(r)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    env={**os.environ, "RANK": str(r), "WORLD_SIZE": str(ranks),
+                                         "LOCAL_RANK": "0" if hosts else str(r),
+                                         "LOCAL_WORLD_SIZE": "1" if hosts else str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
                    for r in range(ranks)]
         try:
             ended = [(*process.communicate(timeout=120), process.returncode) for process in running]
@@ -332,6 +333,19 @@ class Program(unittest.TestCase):
         self.assertEqual(ended[0][1].count("nDCG@10"), 2)
         self.assertEqual(ended[1][1:], ("", ""))
         self.expect_same_model("by_hand", "one")
+
+    def test_each_node_saves(self):
+        """Two ranks that are each the only one of their host: both write the model and checkpoints, or rank 0 alone."""
+        for saves, written in ((["--save-on-each-node"], [True, True]), ([], [True, False])):
+            place = "each" if saves else "first"
+            folders = [(self.path(f"{place}_{r}"), self.path(f"{place}_{r}_at")) for r in range(2)]
+            ended = self.launched(2, [*self.train_args("dense", "unused"), "--checkpoint-every", "2", *saves], hosts=True,
+                                  of_rank=lambda r: ["--output", folders[r][0], "--checkpoint", folders[r][1]])
+            self.assertEqual([code for code, _, _ in ended], [0, 0], ended)
+            for (model, checkpoints), there in zip(folders, written):
+                self.assertEqual(os.path.exists(os.path.join(model, "model.safetensors")), there, model)
+                self.assertEqual(os.path.exists(os.path.join(checkpoints, "step-4")), there, checkpoints)
+        self.expect_same_model("each_0", "each_1")
 
     def test_one_rank_is_quiet(self):
         done = self.run_program(*self.train_args("dense", "one", "--ranks", "auto"))

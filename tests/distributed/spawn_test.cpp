@@ -292,7 +292,7 @@ TEST_CASE("ranks that hang, ignore SIGTERM or are stopped are ended after anothe
   INFO(program.output());
   CHECK(count(program.output(), "rank 0 got 1\n") == 1);
   CHECK(count(program.output(),
-              "caught: [R608] rank 1 of 4 ended first, with exit status 5; still running 300 ms later and ended: "
+              "caught: [R608] rank 1 of 4 ended first, with exit status 5; still running 0.3 s later and ended: "
               "0, 2, 3\n") == 1);
 }
 

@@ -21,7 +21,10 @@ TRAIN = ("colbert", "--fp64")
 def torchrun():
     """Its path; skips the test where there is none."""
     peers = Path(os.environ.get("TOLLER_PEERS") or ROOT / "build" / "peers")
-    for place in (os.environ.get("TOLLER_TORCHRUN"), peers / "base/bin/torchrun", shutil.which("torchrun")):
+    if named := os.environ.get("TOLLER_TORCHRUN"):
+        assert Path(named).exists(), f"TOLLER_TORCHRUN={named} is not there"
+        return named
+    for place in (peers / "base/bin/torchrun", shutil.which("torchrun")):
         if place and Path(place).exists():
             return str(place)
     raise unittest.SkipTest("no torchrun: tests/interop makes one in build/peers, or TOLLER_TORCHRUN names one")

@@ -22,7 +22,7 @@ class Memory(unittest.TestCase):
         """Of each rank, or of one process, in MiB."""
         with tempfile.TemporaryDirectory(prefix="toller-memory-") as folder:
             program = Program(PROGRAM, folder)
-            arguments = (kind, "--memory", "--model", MODEL, "--batch", batch, "--rows", 2 * batch, "--steps", 3, *more)
+            arguments = (kind, "--memory", "--model", MODEL, "--batch", batch, "--rows", 2 * batch, "--steps", 2, *more)
             if ranks > 1:
                 printed = program.ranks(ranks, Path(folder) / "out", *arguments)[1]
             else:

@@ -2,6 +2,7 @@
 // T0. Comparing, printing and visiting specs from the one list of fields that each spec writes.
 #pragma once
 
+#include <charconv>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -89,9 +90,8 @@ void print_value(std::ostream& out, const T& value) {
   } else if constexpr (std::is_enum_v<T>) {
     out << +static_cast<std::underlying_type_t<T>>(value);
   } else if constexpr (std::is_floating_point_v<T>) {
-    const auto precision = out.precision(17);
-    out << value;
-    out.precision(precision);
+    char digits[64];  // the fewest that read back as the same number
+    out.write(digits, std::to_chars(digits, digits + sizeof digits, value).ptr - digits);
   } else {
     out << value;
   }

@@ -103,7 +103,8 @@ private:
   bool grow(std::size_t size) {
     if (size > end_ - top_) return false;
     if (top_ + size > writable_) {
-      const std::size_t more = std::min<std::size_t>((top_ + size - writable_ + growth - 1) / growth * growth, end_ - writable_);
+      const std::size_t more =
+          std::min<std::size_t>((top_ + size - writable_ + growth - 1) / growth * growth, end_ - writable_);
       if (::mprotect(reinterpret_cast<void*>(writable_), more, PROT_READ | PROT_WRITE) != 0) return false;
       writable_ += more;
     }
@@ -160,8 +161,8 @@ private:
 }  // namespace detail
 
 /// While one lives, large tensors on the host are cut from a range that keeps what they give back. The sizes of ragged batches
-/// don't come again, and glibc serves them badly: aligned blocks don't fit the holes of blocks of their own size, and large ones
-/// go back to the kernel, which clears them for the next step.
+/// don't come again, and glibc serves them badly: aligned blocks don't fit the holes of blocks of their own size, and large
+/// ones go back to the kernel, which clears them for the next step.
 ///
 /// Cost     the range is as large as the most that lived at once, until the last HostMemory ends. A program that has set a CPU
 ///          allocator of its own keeps it.

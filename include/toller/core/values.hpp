@@ -121,7 +121,7 @@ struct Relevance {
 
 /// A loss before its division: the step divides `sum` by the rows of the global batch.
 ///
-/// Shapes   sum [] float32 with a graph; correct [] and similarity [], without one: the rows whose positive scored
+/// Shapes   sum [] float32 or float64 with a graph; correct [] and similarity [], without one: the rows whose positive scored
 ///          highest, and the sum of the positives' similarities. Both may be undefined tensors.
 struct LossValue {
   at::Tensor sum{};

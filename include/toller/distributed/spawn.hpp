@@ -41,7 +41,7 @@ public:
 
 /// How `spawn` ends its ranks.
 struct SpawnOptions {
-  std::chrono::milliseconds grace = std::chrono::seconds(10);     ///< for the other ranks, after one failed
+  std::chrono::milliseconds grace = std::chrono::seconds(20);     ///< for the other ranks, after one failed
   std::chrono::milliseconds stopping = std::chrono::seconds(60);  ///< after a signal: the rest of a step, and saving
 };
 
@@ -114,8 +114,9 @@ inline void start_ranks(int ranks, int call, const SpawnOptions& options) {
   std::string others;
   for (const int rank : failure->ended) others += (others.empty() ? "" : ", ") + std::to_string(rank);
   if (!others.empty())
-    others = cat("; still running ", (failure->because_of.empty() ? options.grace : options.stopping).count(),
-                 " ms later and ended: ", others);
+    others = cat("; still running ",
+                 std::chrono::duration<double>(failure->because_of.empty() ? options.grace : options.stopping).count(),
+                 " s later and ended: ", others);
   const std::string first = cat("rank ", failure->child, " of ", ranks, " ended first, with ", failure->how, others);
   if (!failure->because_of.empty())
     throw RankFailed("R609", cat("stopped by ", failure->because_of, ": ", first), failure->exit_status);

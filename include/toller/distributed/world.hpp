@@ -197,13 +197,14 @@ inline std::vector<std::string> World::meet(const Launch& launch, detail::Store&
         list += cat(list.empty() ? "" : ", ", absent > 20 ? "..." : std::to_string(r), who.empty() ? "" : " (" + who + ")");
       }
       if (late)
-        leave("R613",
-              cat("not all of ", size, " ranks came within ", print_time(timeout), "; here: ", here, "; missing: ", missing));
-      std::cerr << cat("toller: waiting for ranks ", missing, " of ", size, "\n");
+        leave("R613", cat("not all of ", size, " ranks came to ", store.address(), " within ", print_time(timeout),
+                          "; here: ", here, "; missing: ", missing));
+      std::cerr << cat("toller: ", store.address(), ": waiting for ", missing, " of the ", size, " ranks\n");
       told = true;
     }
     if (Clock::now() >= deadline + std::chrono::seconds(5))
-      throw DistributedError("R613", cat("rank ", rank, " (", me, ") waited ", print_time(timeout), " for the other ranks"));
+      throw DistributedError("R613", cat("rank ", rank, " (", me, ") waited ", print_time(timeout), " at ", store.address(),
+                                         " for the other ranks, and rank 0 does not say which are missing"));
     std::this_thread::sleep_for(pause);
   }
   std::vector<std::string> keys;

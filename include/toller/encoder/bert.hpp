@@ -261,8 +261,8 @@ inline TokenEmbeddings Bert::forward(const TokenBatch& batch) const {
   x = dropout_add(layer_norm(x, s.norm), {}, dropout(c.hidden_dropout, 0, DropoutSite::embeddings));
   for (std::int64_t i = 0; i < c.layers; ++i) {
     const Layer& l = s.layers[static_cast<std::size_t>(i)];
-    const at::Tensor qkv = linear(x.to(type), {l.query.weight, l.key.weight, l.value.weight},
-                                  {l.query.bias, l.key.bias, l.value.bias});
+    const at::Tensor qkv = linear_side_by_side(x.to(type), {l.query.weight, l.key.weight, l.value.weight},
+                                               {l.query.bias, l.key.bias, l.value.bias});
     const at::Tensor context = attention(qkv, c.heads, plan, dropout(c.attention_dropout, i, DropoutSite::attention));
     const at::Tensor attended = linear(context, l.attention_output.weight, l.attention_output.bias);
     x = layer_norm(dropout_add(attended, x, dropout(c.hidden_dropout, i, DropoutSite::attention_output)), l.attention_norm);

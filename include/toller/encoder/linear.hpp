@@ -31,14 +31,20 @@ void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float
 
 namespace toller {
 
-/// y = act(x W' + b), the dense layer of every encoder; W and b are those of several layers of one input, one below the other.
+/// y = act(x W' + b), the dense layer of every encoder.
 ///
-/// Shapes   x [T, I], weights n x [O_i, I], biases n x [O_i] -> [T, sum of O_i].
+/// Shapes   x [T, I], weight [O, I], bias [O] -> [T, O].
 /// Types    computes and returns in the type of x; a weight of another type is cast, its gradient has the weight's type.
-/// Cost     the products go to the kernels of `linear_kernels`; at::linear for other devices, fp64 and empty batches. Weights put
-///          together or cast are not held for the backward pass but made again.
-[[nodiscard]] at::Tensor linear(const at::Tensor& x, at::TensorList weights, at::TensorList biases,
+/// Cost     the products go to the kernels of `linear_kernels`; at::linear for other devices, fp64 and empty batches.
+[[nodiscard]] at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                 Activation activation = Activation::none);
+
+/// Several dense layers of one input in one product, their outputs side by side.
+///
+/// Shapes   x [T, I], weights [O_i, I], biases [O_i] -> [T, sum of O_i].
+/// Cost     as `linear`; the weights put together, or cast, are not held for the backward pass but made again.
+[[nodiscard]] at::Tensor linear_side_by_side(const at::Tensor& x, at::TensorList weights, at::TensorList biases,
+                                             Activation activation = Activation::none);
 
 /// f(x) elementwise, differentiable.
 [[nodiscard]] inline at::Tensor activate(const at::Tensor& x, Activation activation) {
@@ -150,7 +156,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
 }  // namespace detail
 
-inline at::Tensor linear(const at::Tensor& x, at::TensorList weights, at::TensorList biases, Activation activation) {
+inline at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Activation activation) {
+  return linear_side_by_side(x, weight, bias, activation);
+}
+
+inline at::Tensor linear_side_by_side(const at::Tensor& x, at::TensorList weights, at::TensorList biases,
+                                      Activation activation) {
   const at::ScalarType type = x.scalar_type();
   const bool ours = x.is_cpu() && x.size(0) > 0 && (type == at::kFloat || type == at::kBFloat16);
   if (ours) return detail::LinearFunction::apply(x, weights, biases, static_cast<std::int64_t>(activation));

@@ -14,6 +14,7 @@
 #include "toller/core/check.hpp"
 #include "toller/core/full_precision.hpp"
 #include "toller/loss/detail/select_texts.hpp"
+#include "toller/loss/detail/to_compare.hpp"
 #include "toller/loss/loss.hpp"
 #include "toller/loss/negatives.hpp"
 #include "toller/similarity/similarity.hpp"
@@ -35,7 +36,9 @@ enum class Partition { joint, per_direction };
 ///
 /// Shapes   B own rows, M documents, A queries of all ranks (one process: A is B); Relevance says which document is whose.
 ///          `queries` are the B own ones or all A, of which the own are `first .. first + B`; `needs_all_queries` asks for all.
-/// Types    scores, softmax and sum in float32 whatever autocast says; float64 for float64.
+/// Types    softmax and sum in float64, and the scores of single vectors too: a low temperature multiplies what they are
+/// rounded
+///          by, and that would differ with the number of ranks. MaxSim's scores are float32.
 /// Masks    `mask_duplicates`: what is equal to the row's positive, or is the positive of an equal query, is no negative;
 ///          nor is an equal query. False compares with libraries that do not look.
 /// Ranks    `CrossDeviceNegatives`: the documents of all ranks are compared, which the step gathers (`gather_sides`). The sums
@@ -90,10 +93,12 @@ struct Contrastive {
   /// Whether rows are compared with other ranks' queries, too.
   [[nodiscard]] bool needs_all_queries() const { return document_to_query || query_to_query; }
 
-  [[nodiscard]] LossValue operator()(const input_type& queries, const input_type& documents, const Relevance& target) const {
+  [[nodiscard]] LossValue operator()(const input_type& given_queries, const input_type& given_documents,
+                                     const Relevance& target) const {
     check();
     const FullPrecision guard;
-    expect_target(queries.size(), documents.size(), target);
+    expect_target(given_queries.size(), given_documents.size(), target);
+    const input_type queries = detail::to_compare(given_queries), documents = detail::to_compare(given_documents);
     const std::int64_t rows = target.positive.size(0);
     const input_type own = queries.size() == rows ? queries : queries.slice(target.first, target.first + rows);
     const at::Tensor positive = target.positive.unsqueeze(1);
@@ -123,7 +128,7 @@ private:
   };
 
   [[nodiscard]] at::Tensor logits(const at::Tensor& scores, const at::Tensor& left_out) const {
-    const at::Tensor scaled = scores.div(temperature);
+    const at::Tensor scaled = scores.to(at::kDouble).div(temperature);
     return left_out.defined() ? scaled.masked_fill(left_out, -std::numeric_limits<double>::infinity()) : scaled;
   }
 

@@ -151,12 +151,12 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
   auto [buckets, caps] = c10d::compute_bucket_assignment_by_size(backwards, limits);
   for (auto& bucket : buckets)
     for (auto& index : bucket) index = tensors.size() - 1 - index;
-  reducer_ = std::make_shared<c10d::Reducer>(
-      tensors, std::move(buckets), group_.handle(), std::vector<bool>(tensors.size(), false),
-      static_cast<std::int64_t>(limits.back()), options.find_unused_parameters, /*gradient_as_bucket_view=*/true, std::move(names),
-      static_cast<std::int64_t>(limits.front()),
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      std::vector<std::int64_t>(limits.begin(), limits.end()));
+  reducer_ = std::make_shared<c10d::Reducer>(tensors, std::move(buckets), group_.handle(),
+                                             std::vector<bool>(tensors.size(), false), static_cast<std::int64_t>(limits.back()),
+                                             options.find_unused_parameters, /*gradient_as_bucket_view=*/true, std::move(names),
+                                             static_cast<std::int64_t>(limits.front()),
+                                             /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+                                             std::vector<std::int64_t>(limits.begin(), limits.end()));
   if (options.static_graph) reducer_->set_static_graph();
   learn_graph_ = options.static_graph;
   reducer_->register_comm_hook(std::make_unique<detail::SumGradients>(group_, state_));

@@ -195,6 +195,7 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_together(const Dat
   detail::LoopPlan plan;
   plan.steps_per_epoch = sampler.batches_per_epoch();
   plan.total_steps = options.steps > 0 ? options.steps : options.epochs * plan.steps_per_epoch;
+  const std::int64_t epochs = (plan.total_steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch;
   plan.warmup_steps = warmup_steps(options.optimizer.warmup, plan.total_steps);
   plan.writes_files = parallelism_.writes_files();
 
@@ -230,8 +231,8 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_together(const Dat
   };
 
   team.phase("callbacks before the first step", /*busy=*/true);
-  detail::notify(FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, options.epochs, rows, batch_size, run,
-                          team.rank(), team.size(), micro_batches},
+  detail::notify(FitBegin{plan.total_steps, plan.first_step, plan.steps_per_epoch, epochs, rows, batch_size, run, team.rank(),
+                          team.size(), micro_batches},
                  callbacks...);
   try {
     const FitReport report = detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, replica, optimizer,

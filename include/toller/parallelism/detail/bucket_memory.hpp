@@ -12,8 +12,9 @@
 
 namespace toller::detail {
 
-/// Gives the reducer's buckets memory from their first gradient to the end of the step, as the gradients of one process have it:
-/// none is held in the forward pass, so they are cut from what the activations gave back. Buckets on other devices keep theirs.
+/// Gives the reducer's buckets memory from their first gradient to the end of the step, as the gradients of one process have
+/// it: none is held in the forward pass, so they are cut from what the activations gave back. Buckets on other devices keep
+/// theirs.
 class BucketMemory {
 public:
   explicit BucketMemory(const c10d::Reducer& reducer) {
