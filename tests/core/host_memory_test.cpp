@@ -2,7 +2,6 @@
 #include "toller/core/host_memory.hpp"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
