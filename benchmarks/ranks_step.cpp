@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times training steps of one rank: alone, or as one of several; `ranks.sh` starts them. Also measures memory.
+// Times training steps of one process: alone, or as one of several ranks, in turn with steps in which the same processes do not
+// know of each other. Also measures memory. `ranks.sh` starts them.
 #include <sys/resource.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "toller/toller.hpp"
@@ -20,14 +23,31 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string data{}, model{}, kind = "colbert";
-  std::int64_t batch = 32, steps = 8, warmup = 2, offset = 0, mini_batch_tokens = 0;
+  std::int64_t batch = 32, steps = 4, warmup = 1, rounds = 1, mini_batch_tokens = 0;
   bool alone = false;
 };
 
+/// Seconds of the steps after the warm-up, added.
 struct Timer {
-  std::vector<StepEnd> steps{};
-  void on(const StepEnd& event) { steps.push_back(event); }
+  std::int64_t warmup = 0;
+  double seconds = 0;
+  void on(const StepEnd& event) {
+    if (event.step > warmup) seconds += event.seconds;
+  }
 };
+
+/// The most memory that this process ever held.
+double peak_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
 
 /// Milliseconds that a sum of so many bytes takes when nothing else goes on.
 double all_reduce_milliseconds(const ProcessGroup& group, std::int64_t bytes) {
@@ -42,8 +62,7 @@ double all_reduce_milliseconds(const ProcessGroup& group, std::int64_t bytes) {
     }
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median(times);
 }
 
 template <class Pooling, class Similarity>
@@ -55,37 +74,56 @@ void run(const Options& o) {
     for (const Parameter& p : list) bytes += static_cast<std::int64_t>(p.value.nbytes());
 
   const Ddp ddp = o.alone ? Ddp{} : Ddp::from_env({.timeout = std::chrono::minutes(5)});
-  const std::int64_t ranks = o.alone ? 1 : ddp.ranks();
-  std::vector<Pair> rows;
+  const std::int64_t ranks = o.alone ? 1 : ddp.ranks(), steps = o.warmup + o.steps;
   const auto all = read_jsonl<Pair>(o.data);
-  for (std::int64_t i = 0; i < o.batch * ranks * (o.steps + o.warmup); ++i)
-    rows.push_back(all[static_cast<std::size_t>(o.offset + i) % all.size()]);
-  Timer timer;
-  const FitOptions fit{.steps = o.steps + o.warmup,
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    std::vector<Pair> some;
+    for (std::int64_t i = 0; i < count; ++i) some.push_back(all[static_cast<std::size_t>(first + i) % all.size()]);
+    return some;
+  };
+  const FitOptions fit{.steps = steps,
                        .batch_size_per_rank = o.batch,
                        .optimizer = {.lr = 3e-6, .schedule = Schedule::constant},
                        .shuffle = false,
                        .workers = 0};
-  if (o.alone && o.mini_batch_tokens > 0)
-    Trainer{model, Contrastive<Similarity>{}, Fp32{}, SingleDevice{}, GradCache{.mini_batch_tokens = o.mini_batch_tokens}}.fit(
-        rows, fit, timer);
-  else if (o.alone)
-    Trainer{model, Contrastive<Similarity>{}, Fp32{}, SingleDevice{}}.fit(rows, fit, timer);
-  else
-    Trainer{model, Contrastive<Similarity, CrossDeviceNegatives>{}, Fp32{}, ddp}.fit(rows, fit, timer);
-
-  double total = 0;
-  for (std::size_t i = static_cast<std::size_t>(o.warmup); i < timer.steps.size(); ++i) total += timer.steps[i].seconds;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  nlohmann::json result{{"kind", o.kind},
-                        {"rank", get_rank()},
-                        {"pairs_per_s", static_cast<double>(o.batch * ranks * o.steps) / total},
-                        {"step_ms", 1000 * total / static_cast<double>(o.steps)},
-                        {"peak_mb", static_cast<double>(usage.ru_maxrss) / 1024}};
-  if (const World* world = World::joined()) {
-    result["waited_ms"] = 1000 * world->group().seconds_waited() / static_cast<double>(o.steps + o.warmup);
-    result["all_reduce_ms"] = all_reduce_milliseconds(world->group(), bytes);
+  const auto fit_alone = [&](const std::vector<Pair>& data) {
+    Timer timer{o.warmup};
+    if (o.mini_batch_tokens > 0)
+      Trainer{model, Contrastive<Similarity>{}, Fp32{}, SingleDevice{}, GradCache{.mini_batch_tokens = o.mini_batch_tokens}}
+          .fit(data, fit, timer);
+    else
+      Trainer{model, Contrastive<Similarity>{}, Fp32{}, SingleDevice{}}.fit(data, fit, timer);
+    return timer.seconds;
+  };
+  const double pairs = static_cast<double>(o.batch * o.steps);
+  nlohmann::json result{{"kind", o.kind}, {"rank", get_rank()}};
+  if (o.alone) {
+    result["pairs_per_s"] = pairs / fit_alone(rows(0, o.batch * steps));
+    result["peak_mb"] = peak_mb();
+  } else {
+    std::vector<double> joined, apart, ratios, extra_ms;
+    for (std::int64_t round = 0; round < o.rounds; ++round) {
+      const std::int64_t first = round * o.batch * ranks * steps;
+      Timer timer{o.warmup};
+      Trainer{model, Contrastive<Similarity, CrossDeviceNegatives>{}, Fp32{}, ddp}.fit(rows(first, o.batch * ranks * steps),
+                                                                                       fit, timer);
+      if (round == 0) result["peak_mb"] = peak_mb();  // before it was ever alone
+      std::vector<Pair> mine;                         // of the same batches
+      for (std::int64_t step = 0; step < steps; ++step)
+        std::ranges::move(rows(first + (step * ranks + get_rank()) * o.batch, o.batch), std::back_inserter(mine));
+      const double own = fit_alone(mine);
+      const at::Tensor each = World::joined()->group().all_gather(at::scalar_tensor(own, at::kDouble));
+      joined.push_back(pairs * static_cast<double>(ranks) / timer.seconds);
+      apart.push_back(each.reciprocal().sum().item<double>() * pairs);
+      ratios.push_back(joined.back() / apart.back());
+      extra_ms.push_back(1000 * std::max(0.0, timer.seconds - each.max().item<double>()) / static_cast<double>(o.steps));
+    }
+    result["pairs_per_s"] = median(joined);
+    result["apart_pairs_per_s"] = median(apart);
+    result["ratio"] = median(ratios);
+    result["ratios"] = ratios;
+    result["extra_ms"] = median(extra_ms);
+    result["all_reduce_ms"] = all_reduce_milliseconds(World::joined()->group(), bytes);
   }
   std::cout << result.dump() << std::endl;
 }
@@ -94,7 +132,7 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app{"Times training steps of one rank"};
+  CLI::App app{"Times training steps of one process, alone or as a rank"};
   app.option_defaults()->take_last();  // ranks.sh puts its own behind the user's
   app.add_option("--data", o.data, "JSONL of query, positive")->required();
   app.add_option("--model", o.model, "Model folder")->required();
@@ -102,7 +140,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch, "Rows a rank")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--steps", o.steps, "Timed steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", o.warmup, "Steps before them")->capture_default_str();
-  app.add_option("--offset", o.offset, "First row")->capture_default_str();
+  app.add_option("--rounds", o.rounds, "Of steps together and steps apart")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--mini-batch-tokens", o.mini_batch_tokens, "GradCache, with --alone");
   app.add_flag("--alone", o.alone, "Not a rank: one process by itself");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 #include "toller/optimizer/adamw.hpp"
 #include "toller/optimizer/clip.hpp"
@@ -88,6 +90,53 @@ TEST_CASE("a loaded state goes on to the same bits") {
   }
   REQUIRE(whole[0].value.equal(resumed[0].value));
   REQUIRE_FALSE(whole[0].value.equal(start));
+}
+
+TEST_CASE(
+    "of a large embedding, rows that no batch touched have no moments, and all weights are those of a whole update to the bit",
+    "[laws]") {
+  at::manual_seed(GENERATE(7U, 8U));
+  const double decay = GENERATE(0.0, 0.3);
+  const std::int64_t rows = 40'000, width = 64;  // 10 MiB
+  const OptimizerOptions options{.lr = 1e-2};
+  const at::Tensor start = at::randn({rows, width});
+  const Parameters table{{"words", start.clone().requires_grad_(true)}};
+  AdamW adamw({{table, 1e-2, decay}}, options);
+  at::Tensor p = start.clone(), m = at::zeros_like(p), v = at::zeros_like(p), t = at::zeros({});
+  const auto step = [&](double share, AdamW& optimizer, const Parameters& parameters) {
+    const at::Tensor grad = at::randn({rows, width}).masked_fill(at::rand({rows, 1}).ge(share), 0);
+    set_grad(parameters[0].value, grad);
+    optimizer.step(0.5);
+    t.add_(1);
+    at::_fused_adamw_({p}, {grad}, {m}, {v}, {}, {t}, 5e-3, options.beta1, options.beta2, decay, options.eps, false, false);
+    REQUIRE(parameters[0].value.detach().equal(p));
+  };
+  for (int i = 0; i < 4; ++i) step(i == 2 ? 0 : 0.05, adamw, table);  // once with no row at all
+  const auto state = [](const AdamW& optimizer) {
+    std::map<std::string, at::Tensor> named;
+    for (const Parameter& entry : optimizer.state()) named[entry.name] = entry.value;
+    return named;
+  };
+  REQUIRE(state(adamw)["exp_avg.words"].equal(m));
+  REQUIRE(state(adamw)["exp_avg_sq.words"].equal(v));
+  REQUIRE(state(adamw)["step.words"].equal(t));
+  // It is held for the touched rows only: the state is made whole anew, and the whole is not kept.
+  REQUIRE_FALSE(state(adamw)["exp_avg.words"].is_alias_of(state(adamw)["exp_avg.words"]));
+
+  const Parameters resumed{{"words", table[0].value.detach().clone().requires_grad_(true)}};
+  AdamW second({{resumed, 1e-2, decay}}, options);
+  second.load_state(adamw.state());
+  REQUIRE_FALSE(state(second)["exp_avg.words"].is_alias_of(state(second)["exp_avg.words"]));
+  for (int i = 0; i < 3; ++i) step(0.1, second, resumed);
+  step(0.6, second, resumed);  // from here on more than half of the rows
+  REQUIRE(state(second)["exp_avg.words"].is_alias_of(state(second)["exp_avg.words"]));
+  for (int i = 0; i < 2; ++i) step(0.1, second, resumed);
+  REQUIRE(state(second)["exp_avg.words"].equal(m));
+  REQUIRE(state(second)["exp_avg_sq.words"].equal(v));
+  AdamW third({{resumed, 1e-2, decay}}, options);
+  third.load_state(second.state());
+  REQUIRE(state(third)["exp_avg.words"].is_alias_of(state(third)["exp_avg.words"]));
+  step(0.1, third, resumed);
 }
 
 TEST_CASE("a state of another model is refused in one line") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a replica and the ranks do apart from training, one check a run; every rank must end with 0.
 //
-//   replica_program unused|find_unused|static_graph|local|few_rows|many_rows|on_main|main_throws|agree
+//   replica_program unused|find_unused|static_graph|local|few_rows|many_rows|idle_table|on_main|main_throws|agree
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -68,11 +68,42 @@ void check_table(const Ddp& ddp, const ProcessGroup& group, bool few) {
   }
 }
 
+/// A large table that some ranks' losses leave out, or all ranks'.
+void check_idle_table(Ddp ddp, const ProcessGroup& group) {
+  const Parameters parameters{{"table", at::ones({50'000, 64}).set_requires_grad(true)},
+                              {"bias", at::ones({64}).set_requires_grad(true)}};
+  const at::Tensor &table = parameters[0].value, &bias = parameters[1].value;
+  const auto step = [&](bool used) {
+    const DdpReplica replica = ddp.bind(parameters, group);
+    for (const Parameter& p : parameters) at::Tensor(p.value).mutable_grad().reset();
+    replica.begin_step();
+    const at::Tensor loss = used ? bias.sum().add(table[7].sum(), 2) : bias.sum();
+    replica.sync(loss);
+    group.guarded([&] { loss.backward(); });
+    static_cast<void>(replica.end_step());
+    expect(bias.grad()[0].item<double>() == group.size(), "the other parameter's sum");
+  };
+  ddp.find_unused_parameters = true;
+  step(false);
+  expect(!table.grad().defined(), "a table that no rank uses has no gradient");
+  step(group.rank() == 1);
+  expect(table.grad().sum().item<double>() == 2 * 64 && table.grad()[7][0].item<double>() == 2, "one rank's is all ranks'");
+  ddp.find_unused_parameters = false;
+  try {
+    step(false);
+  } catch (const DistributedError& error) {
+    expect(std::string(error.what()).find("never ends: table;") != std::string::npos, error.what());
+    return group.barrier();
+  }
+  expect(false, "an unused table is found");
+}
+
 void run(const std::string& what) {
   Ddp ddp = Ddp::from_env({.timeout = std::chrono::seconds(20)});
   const ProcessGroup group = ddp.join();
   const double factor = group.rank() + 1, sum_of_factors = group.size() * (group.size() + 1) / 2.0;
   if (what == "few_rows" || what == "many_rows") return check_table(ddp, group, what == "few_rows");
+  if (what == "idle_table") return check_idle_table(ddp, group);
   ddp.find_unused_parameters = what == "find_unused";
   ddp.static_graph = what == "static_graph";
   Toy toy(group.rank() == 0 ? 3 : 5);  // the others take rank 0's

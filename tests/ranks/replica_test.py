@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from support import Processes, hand_written
 
 PROGRAM = os.path.abspath(sys.argv[1])
-CHECKS = ["unused", "find_unused", "static_graph", "local", "few_rows", "many_rows", "on_main", "main_throws", "agree"]
+CHECKS = ["unused", "find_unused", "static_graph", "local", "few_rows", "many_rows", "idle_table", "on_main", "main_throws",
+          "agree"]
 
 
 def run(case):

@@ -40,6 +40,7 @@ public:
 private:
   ProcessGroup group_;
   Parameters parameters_;
+  std::vector<at::Tensor> tables_{};  ///< summed at the end, row by row; the reducer has the others
   bool find_unused_ = false;
   bool static_graph_ = false;
   mutable bool learn_graph_ = false;
@@ -130,8 +131,12 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
   std::unordered_map<std::size_t, std::string> names;
   std::string shapes;
   for (const Parameter& p : parameters) {
-    names.emplace(tensors.size(), p.name);
-    tensors.push_back(p.value);
+    if (detail::is_large_table(p.value)) {
+      tables_.push_back(p.value);
+    } else {
+      names.emplace(tensors.size(), p.name);
+      tensors.push_back(p.value);
+    }
     shapes += p.name + " of shape";
     for (const std::int64_t size : p.value.sizes()) shapes += " " + std::to_string(size);
     shapes += detail::cat(" and type ", p.value.scalar_type(), '\n');
@@ -141,6 +146,7 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
     at::Tensor value = p.value.detach();
     group_.broadcast(value);
   }
+  if (tensors.empty()) return;
   // Small ones while activations are at their most, large ones when most of those are gone.
   std::vector<std::size_t> limits;
   const auto add_limit = [&](double mib) { limits.push_back(static_cast<std::size_t>(std::max(mib, 0.0) * 1024 * 1024)); };
@@ -189,7 +195,7 @@ inline void DdpReplica::sync(const at::Tensor& root) const {
 
 inline double DdpReplica::end_step() const {
   std::string unused;
-  if (reducer_ && !find_unused_)
+  if (group_.size() > 1 && !find_unused_)
     for (const Parameter& p : parameters_)
       if (!p.value.grad().defined()) unused += (unused.empty() ? "" : ", ") + p.name;
   if (!unused.empty())
@@ -198,6 +204,7 @@ inline double DdpReplica::end_step() const {
                             "; set find_unused_parameters = true"));
   const auto end = state_->last_sum > state_->begun ? state_->last_sum : detail::Clock::now();
   const double waited = group_.seconds_waited() - state_->waited;
+  for (const at::Tensor& table : tables_) detail::sum_touched(group_, table);
   return std::max(0.0, std::chrono::duration<double>(end - state_->begun).count() - waited);
 }
 

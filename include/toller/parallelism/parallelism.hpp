@@ -20,9 +20,9 @@ concept IsTeam = Team<std::remove_cvref_t<T>>;
 
 /// Where parameters and gradients of a run live, once it runs: what a step and the loop see of a parallelism.
 ///
-/// `sync(root)` is called once a step by every rank: the backward pass that follows, from `root`, leaves gradients that are
-/// summed over all ranks. Backward passes before it add up on this rank alone. `begin_step` comes before the forward pass;
-/// `end_step` after the last backward pass gives the seconds that this rank computed by itself.
+/// `sync(root)` is called once a step by every rank, before the last backward pass, which starts from `root`; backward passes
+/// before it add up on this rank alone. `begin_step` comes before the forward pass. `end_step` comes after the last backward
+/// pass: then the gradients are summed over all ranks. It gives the seconds that this rank computed by itself.
 template <class R>
 concept Replica = requires(const R& replica, const at::Tensor& root) {
   { replica.communicator() } -> detail::IsTeam;
