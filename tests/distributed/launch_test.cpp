@@ -128,14 +128,16 @@ TEST_CASE("spawn's children") {
 }
 
 TEST_CASE("SLURM") {
-  CHECK(read(slurm) == Launch{5, 8, 1, {}, "node07", 19567, "", false, "SLURM", "1234567.2.0"});
+  CHECK(read(slurm) == Launch{5, 8, 1, {}, "node07", 20793, "", false, "SLURM", "1234567.2.0"});
   CHECK(read(with(slurm, {{"SLURM_RESTART_COUNT", "3"}})).run == "1234567.2.3");
   CHECK(read(with(slurm, {{"SLURM_STEP_NODELIST", "node10"}})).address == "node10");
   CHECK(read(with(slurm, {{"SLURM_STEP_NUM_TASKS", "6"}})).world_size == 6);
   CHECK(read(with(slurm, {{"MASTER_ADDR", "head"}})).address == "head");
-  CHECK(read(with(slurm, {{"MASTER_ADDR", "head"}})).port == 19567);
+  CHECK(read(with(slurm, {{"MASTER_ADDR", "head"}})).port == 20793);
+  CHECK(read(with(slurm, {{"SLURM_STEP_ID", "0"}})).port == 19567);
+  CHECK(read(without(slurm, "SLURM_STEP_ID")) == Launch{5, 8, 1, {}, "node07", 19567, "", false, "SLURM", "1234567.0.0"});
   CHECK(read(with(slurm, {{"MASTER_PORT", "77"}})).port == 77);
-  CHECK(read(with(slurm, {{"SLURM_JOB_ID", "42"}})).port == 15042);
+  CHECK(read(with(slurm, {{"SLURM_JOB_ID", "42"}})).port == 16268);
   CHECK(read(without(slurm, "SLURM_JOB_ID")).port == 29500);
 
   CHECK(read(with(slurm, {{"SLURM_NTASKS_PER_NODE", "2"}})).local_world_size == 2);
@@ -146,8 +148,12 @@ TEST_CASE("SLURM") {
   CHECK(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS_PER_NODE", "8"}}) ==
         Launch{0, 1, {}, {}, "", 0, "", false, "SLURM", ""});
 
-  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "bash"}})) == Launch{});
-  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "interactive"}})) == Launch{});
+  // Typed into the shell of `srun --pty bash` or of `salloc`; started by a further srun there.
+  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "bash"}, {"SLURM_STEP_ID", "0"}})) == Launch{});
+  CHECK(read(without(with(slurm, {{"SLURM_JOB_NAME", "bash"}}), "SLURM_STEP_ID")) == Launch{});
+  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "interactive"}, {"SLURM_STEP_ID", "4294967290"}})) == Launch{});
+  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "bash"}})).world_size == 8);
+  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "interactive"}, {"SLURM_STEP_ID", "0"}})).world_size == 8);
   CHECK(read(without(slurm, "SLURM_PROCID")) == Launch{});
   CHECK(read(without(slurm, "SLURM_NTASKS")) == Launch{});
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks equal one process under every launcher.
 
-usage: launchers_test.py RANK_PROGRAM [Launchers | Mpirun | Torchrun ...]
-environment: TOLLER_TORCHRUN, the torchrun to use (default: that of build/peers or of TOLLER_PEERS, or on the PATH)"""
+usage: launchers_test.py RANK_PROGRAM [Launchers | Mpirun | Srun | Torchrun ...]
+environment: TOLLER_TORCHRUN, the torchrun to use (default: that of build/peers or of TOLLER_PEERS, or on the PATH); TOLLER_SRUN, set
+where a missing srun is a failure"""
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from slurm import Cluster
 from support import Processes, Program, finish, free_port, hand_written
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +113,54 @@ class Mpirun(UnderLauncher):
     def test_with_an_address(self):
         meet = ("-x", "MASTER_ADDR=127.0.0.1", "-x", f"MASTER_PORT={free_port()}")
         self.expect_equal(((*mpirun(), "-n", 2, *meet), (), {}))
+
+
+    def test_mpich(self):
+        """Hydra says rank and size by PMI's variables, as Intel MPI's does."""
+        if shutil.which("mpiexec.mpich") is None:
+            self.skipTest("no mpiexec.mpich: Debian has it in mpich")
+        self.expect_equal((("mpiexec.mpich", "-n", 2), (), {}))
+
+
+class Srun(UnderLauncher):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.enterClassContext(cls.cluster)
+        super().setUpClass()
+
+    def srun(self, *options):
+        return ((*self.cluster.srun, *options), (), self.cluster.variables)
+
+    def test_one_node(self):
+        self.expect_equal(self.srun("--nodes", 1, "--ntasks", 2))
+
+    def test_two_nodes(self):
+        self.expect_equal(self.srun("--nodes", 2, "--ntasks", 4), ranks=4)
+
+    def test_uneven_nodes(self):
+        self.expect_equal(self.srun("--nodes", 2, "--ntasks", 3), ranks=3)
+
+    def test_two_steps_of_one_job(self):
+        """Within salloc, whose steps are named interactive; each meets for itself."""
+        train = " ".join(("srun --ntasks=2 --exclusive", self.program.path, *TRAIN, "--all --out", str(self.folder / "step")))
+        with Processes() as running:
+            running.start([*self.cluster.inside, "salloc", "--nodes", 2, "--ntasks", 4, "sh", "-c",
+                           f"{train}1 & {train}2; second=$?; wait $! && exit $second"], self.cluster.variables)
+            self.program.good(running.wait(120))
+        outs = [self.folder / f"step{step}.{rank}" for step in (1, 2) for rank in range(2)]
+        for found in self.program.compare(*((out, self.expected) for out in outs)):
+            for name, value in found.items():
+                self.assertLessEqual(value, 1e-9, (name, found))
+
+    def test_a_killed_rank(self):
+        before, _, variables = self.srun("--nodes", 2, "--ntasks", 3)
+        with Processes() as running:
+            running.start([*before, self.program.path, *TRAIN, "--fault", "1:kill_inside:2"], variables)
+            [ended] = running.wait(120)
+        self.assertNotIn(ended.code, (0, None))
+        self.assertEqual(ended.left_behind, [])
+        self.assertRegex(ended.err, r"rank 0: \[R620\] rank 1 \(.*, pid \d+\)")
 
 
 class Torchrun(UnderLauncher):

@@ -19,12 +19,13 @@ namespace toller {
 ///   1. `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`: `toller::spawn`, torchrun, PyTorchJob, or set by hand
 ///   2. `JSM_NAMESPACE_*` (LSF's jsrun), `OMPI_COMM_WORLD_*` (Open MPI), `MV2_COMM_WORLD_*` (MVAPICH),
 ///      `PMI_*` (MPICH, Intel MPI)
-///   3. `SLURM_PROCID` with `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`, unless `SLURM_JOB_NAME` is `bash` or `interactive`;
-///      before PMI's if both say the same
+///   3. `SLURM_PROCID` with `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`, but not in a shell that SLURM started (`SLURM_JOB_NAME`
+///      is `bash` in step 0, or `interactive` in no step of srun's); before PMI's if both say the same
 /// The first of these says where the ranks meet:
 ///   1. `init_method`, else `TOLLER_INIT_METHOD`: `tcp://host:port` or `file:///path`
 ///   2. `MASTER_ADDR` and `MASTER_PORT`
-///   3. SLURM and LSF: the job's first (compute) host, port 15000 + the last four digits of the job's number
+///   3. SLURM and LSF: the step's or job's first (compute) host, port 15000 + the last four digits of the job's number, and
+///      another one for each further step of a SLURM job
 ///   4. MPI with all ranks on this host: a file in the temporary folder whose name is this run's
 /// A port that nothing says is 29500. `MASTER_ADDR` alone means nothing: then this process is alone.
 /// Errors   DistributedError R600-R605: one line that names the variable, its value and what was expected.

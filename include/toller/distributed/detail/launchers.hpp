@@ -64,6 +64,20 @@ private:
   const Environment& environment_;
 };
 
+/// The step's number within its job; steps that srun did not start have names of ten digits.
+[[nodiscard]] inline std::string slurm_step_id(const Variables& variables) {
+  const std::string_view name = variables.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
+  return variables.has(name) ? variables.text(name) : "0";
+}
+
+/// Whether a user typed the command into a shell that SLURM started: `srun --pty bash`, or the interactive step of `salloc`.
+/// What an `srun` within starts is a step of its own.
+[[nodiscard]] inline bool in_slurm_shell(const Variables& variables) {
+  const std::string job = variables.text("SLURM_JOB_NAME");
+  const long step = small_number(slurm_step_id(variables));
+  return (job == "bash" && step <= 0) || (job == "interactive" && step < 0);
+}
+
 /// The launcher whose variables are there, or nothing.
 [[nodiscard]] inline const Launcher* find_launcher(const Variables& variables) {
   const auto said = [&](const Launcher& one) { return variables.has(one.rank) || variables.has(one.world_size); };
@@ -72,8 +86,7 @@ private:
     if (said(one)) return &one;
 
   const Launcher* const step = variables.has(slurm_step.world_size) ? &slurm_step : &slurm_job;
-  const std::string job = variables.text("SLURM_JOB_NAME");
-  const bool slurm = variables.has(step->rank) && variables.has(step->world_size) && job != "bash" && job != "interactive";
+  const bool slurm = variables.has(step->rank) && variables.has(step->world_size) && !in_slurm_shell(variables);
   const bool same = slurm && variables.text(pmi.rank) == variables.text(step->rank) &&
                     variables.text(pmi.world_size) == variables.text(step->world_size);
   if (said(pmi) && !same) return &pmi;  // an mpirun within a SLURM job, whose own variables are the batch script's
@@ -146,8 +159,7 @@ private:
   const auto count = [&](std::string_view name) { return variables.has(name) ? variables.text(name) : "0"; };
   if (launcher == "torchrun") return variables.text("TORCHELASTIC_RUN_ID") + "." + count("TORCHELASTIC_RESTART_COUNT");
   if (launcher == "SLURM" && variables.has("SLURM_JOB_ID"))
-    return variables.text("SLURM_JOB_ID") + "." + count(variables.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID") +
-           "." + count("SLURM_RESTART_COUNT");
+    return variables.text("SLURM_JOB_ID") + "." + slurm_step_id(variables) + "." + count("SLURM_RESTART_COUNT");
   if (launcher == "LSF") return variables.text("LSB_JOBID");
   if (launcher == "Open MPI") return mpi_run(variables);
   return {};
@@ -160,7 +172,9 @@ private:
   const std::string id = variables.text(job);
   const long last = small_number(std::string_view(id).substr(id.size() - std::min<std::size_t>(id.size(), 4)));
   if (last < 0) throw DistributedError("R601", cat(job, " is \"", id, "\": expected a whole number of at least 0"));
-  return static_cast<int>(15000 + last);
+  // Steps of one job may run side by side.
+  const long step = launcher == "SLURM" ? std::max(small_number(slurm_step_id(variables)), 0L) : 0;
+  return static_cast<int>(15000 + (last + step % 10000 * 613) % 10000);
 }
 
 /// Errors   DistributedError R605.
