@@ -133,8 +133,8 @@ void run(const Options& o) {
     std::cout << result.dump() << std::endl;
     return;
   }
-  std::cout << size.parameters << " parameters, vectors of " << size.dimension
-            << "; MiB that each rank sends in a step (a mean over the ranks)\n";
+  std::cout << size.parameters << " parameters, " << (size.late ? "colbert: a vector a token" : "dense: a vector a text")
+            << " (--kind), of " << size.dimension << "; MiB that each rank sends in a step (a mean over the ranks)\n";
   print(toller::detail::cat(o.rows_per_rank, " rows on each rank"), result["fixed_per_rank"], o.gbit);
   print(toller::detail::cat(rows, " rows on all ranks together"), result["fixed_global"], o.gbit);
 }

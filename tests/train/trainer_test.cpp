@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
+#include <filesystem>
 #include <limits>
+#include <set>
+#include <string>
 
+#include "support/temporary_folder.hpp"
 #include "support/tiny.hpp"
 #include "toller/toller.hpp"
 
@@ -145,6 +149,24 @@ TEST_CASE("a callback, Ctrl-C and SIGTERM stop at the end of the step") {
   stop([](const StepEnd& e) { e.stop->ask("enough"); }, "enough");
   stop([](const StepEnd&) { std::raise(SIGINT); }, "Ctrl-C");
   stop([](const StepEnd&) { std::raise(SIGTERM); }, "SIGTERM");
+}
+
+TEST_CASE("a stop that comes after the callbacks of a step, or before its checkpoint asked, is saved at the end of the fit") {
+  const auto saves = [](auto act, std::int64_t every) {
+    const TemporaryFolder folder;
+    CallAt call{2, act};
+    const Checkpoint checkpoint{.dir = folder.path(), .every_steps = every};
+    Trainer trainer{tiny_dense(), Contrastive<Cosine>{}};
+    const FitReport report = trainer.fit(tiny_pairs(), quick, checkpoint, call);
+    REQUIRE(report.steps == 2);
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) found.insert(entry.path().filename().string());
+    return found;
+  };
+  const std::set<std::string> second{"step-2"}, both{"step-1", "step-2"};
+  REQUIRE(saves([](const StepEnd&) { std::raise(SIGTERM); }, 100) == second);
+  REQUIRE(saves([](const StepEnd& e) { e.stop->ask("enough"); }, 100) == second);
+  REQUIRE(saves([](const StepEnd& e) { e.stop->ask("enough"); }, 1) == both);
 }
 
 TEST_CASE("steps win over epochs and go through the data again") {

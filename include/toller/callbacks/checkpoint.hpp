@@ -27,12 +27,16 @@ struct Checkpoint {
 
   void on(const StepEnd& event) const {
     const bool due = every_steps > 0 && (event.step % every_steps == 0 || event.step == event.total_steps);
-    if (event.save == nullptr || !(due || (event.stop != nullptr && event.stop->asked()))) return;
-    (*event.save)(dir / ("step-" + std::to_string(event.step)));
-    remove_old();
+    if (due || (event.stop != nullptr && event.stop->asked())) write(event.save, event.step);
   }
+  void on(const FitEnd& event) const { write(event.save, event.step); }
 
 private:
+  void write(const SaveCheckpoint* save, std::int64_t step) const {
+    if (save == nullptr) return;
+    (*save)(dir / ("step-" + std::to_string(step)));
+    remove_old();
+  }
   /// Only folders that this callback named are ever removed.
   void remove_old() const {
     std::vector<std::int64_t> steps;

@@ -55,6 +55,23 @@ private:
   Watch* watch_;
 };
 
+/// LibTorch 2.15 gave two of c10d's collectives other names.
+template <class Group>
+[[nodiscard]] auto gather_flat(Group& group, at::Tensor& all, at::Tensor& mine, const c10d::AllgatherOptions& options) {
+  if constexpr (requires { group.all_gather_single(all, mine, options); })
+    return group.all_gather_single(all, mine, options);
+  else
+    return group._allgather_base(all, mine, options);
+}
+template <class Group>
+[[nodiscard]] auto exchange_rows(Group& group, at::Tensor& received, at::Tensor& sent, std::vector<std::int64_t>& receive,
+                                 std::vector<std::int64_t>& send) {
+  if constexpr (requires { group.all_to_all_single(received, sent, receive, send); })
+    return group.all_to_all_single(received, sent, receive, send);
+  else
+    return group.alltoall_base(received, sent, receive, send);
+}
+
 }  // namespace detail
 
 /// The c10d communicator. A handle: copies are the same group, and count together. Made from nothing it is one process alone.
@@ -85,7 +102,7 @@ public:
     at::Tensor result = at::empty(sizes, t.options().requires_grad(false));
     const std::int64_t row = t.size(0) == 0 ? 0 : static_cast<std::int64_t>(t.nbytes()) / t.size(0);
     count("all_to_all", row * (t.size(0) - send[static_cast<std::size_t>(rank())]));
-    finish("all_to_all", state_->group->alltoall_base(result, input, receive, send), !t.is_cuda());
+    finish("all_to_all", detail::exchange_rows(*state_->group, result, input, receive, send), !t.is_cuda());
     return result;
   }
   void all_reduce(at::Tensor& t) const {
@@ -170,8 +187,8 @@ private:
     c10d::AllgatherOptions options;
     if (!patient.empty()) options.timeout = std::chrono::hours(24 * 365);
     if (!patient.empty()) state_->watch->phase(patient);
-    finish(patient.empty() ? "all_gather" : patient, state_->group->_allgather_base(flat, flat_input, options), !t.is_cuda(),
-           !patient.empty());
+    finish(patient.empty() ? "all_gather" : patient, detail::gather_flat(*state_->group, flat, flat_input, options),
+           !t.is_cuda(), !patient.empty());
     return result;
   }
 

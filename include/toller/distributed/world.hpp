@@ -6,6 +6,7 @@
 #include <torch/version.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -109,6 +110,8 @@ inline World& World::join(const Launch& launch, const WorldOptions& options) {
 inline World::World(Launch launch, const WorldOptions& options) : launch_(std::move(launch)) {
   // The store's and Gloo's own warnings come with lists of calls, and say less than the errors here.
   if (!process_variable("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = 2;
+  // A connection whose other end has gone is an error with a message, not the end of the process without one.
+  if (const auto before = std::signal(SIGPIPE, SIG_IGN); before != SIG_DFL) std::signal(SIGPIPE, before);
   store_ = detail::connect_store(launch_, options.timeout);
   const bool holds_store = launch_.rank == 0 && !launch_.store_elsewhere;
   const auto give_up = [&] {

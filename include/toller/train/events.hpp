@@ -74,7 +74,8 @@ struct EpochEnd {
   int rank = 0;
 };
 
-/// After the last step, also when the run was stopped (`reason` says by what) or failed.
+/// After the last step, also when the run was stopped (`reason` says by what) or failed. `save` is there, on the ranks that
+/// write, when a stop came after the callbacks of the last step and nobody saved that step.
 struct FitEnd {
   std::int64_t step = 0;
   bool stopped = false;
@@ -82,6 +83,7 @@ struct FitEnd {
   std::string reason{};
   double seconds = 0;
   int rank = 0;
+  const SaveCheckpoint* save = nullptr;
 };
 
 }  // namespace toller

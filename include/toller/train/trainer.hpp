@@ -226,8 +226,10 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_together(const Dat
   }
   team.agree("first step", detail::cat("step ", plan.first_step));
   const auto replica = parallelism_.bind(trained, team);
+  std::int64_t saved = plan.first_step;
   const auto save = [&](const std::filesystem::path& dir, std::int64_t step) {
     save_checkpoint(dir, step, run, model_, optimizer);
+    saved = step;
   };
 
   team.phase("callbacks before the first step", /*busy=*/true);
@@ -237,12 +239,17 @@ FitReport Trainer<M, Loss, Precision, Parallelism, Step>::fit_together(const Dat
   try {
     const FitReport report = detail::run_loop(plan, options, loader, model_, loss_, precision_, step_, replica, optimizer,
                                               trained, save, callbacks...);
-    detail::notify(FitEnd{report.steps, report.stopped, false, report.reason, report.seconds, team.rank()}, callbacks...);
+    team.phase("callbacks after the last step", /*busy=*/true);
+    const SaveCheckpoint save_here = [&](const std::filesystem::path& dir) { save(dir, report.steps); };
+    const bool unsaved = report.stopped && saved != report.steps && plan.writes_files;
+    detail::notify(
+        FitEnd{report.steps, report.stopped, false, report.reason, report.seconds, team.rank(), unsaved ? &save_here : nullptr},
+        callbacks...);
     team.phase("after the fit", /*busy=*/true);
     return report;
   } catch (const std::exception& error) {
     team.fail(error.what());  // before the callbacks, which may take their time
-    detail::notify(FitEnd{0, true, true, error.what(), 0, team.rank()}, callbacks...);
+    detail::notify(FitEnd{0, true, true, error.what(), 0, team.rank(), nullptr}, callbacks...);
     throw;
   }
 }

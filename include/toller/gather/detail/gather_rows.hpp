@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,16 @@ private:
   C comm_;
 };
 
+/// A node of the autograd graph, held the way this LibTorch holds them: shared, from 2.15 on intrusively.
+template <class Node, class... Arguments>
+[[nodiscard]] auto make_node(Arguments&&... arguments) {
+  using Held = std::remove_cvref_t<decltype(std::declval<const at::Tensor&>().grad_fn())>;
+  if constexpr (std::is_same_v<Held, std::shared_ptr<torch::autograd::Node>>)
+    return std::make_shared<Node>(std::forward<Arguments>(arguments)...);
+  else
+    return c10::make_intrusive<Node>(std::forward<Arguments>(arguments)...);
+}
+
 /// All ranks' rows of each tensor; with a graph back to this rank's where `graph` says so, which must then be so on each rank
 /// if the gradients come from all of them.
 template <Communicator C>
@@ -88,7 +99,7 @@ template <Communicator C>
   std::vector<at::Tensor> all;
   for (std::size_t i = 0; i < mine.size(); ++i) all.push_back(gather_rows(mine[i], rows[i], comm));
   if (!graph) return all;
-  const std::shared_ptr<GatherBackward<C>> node(new GatherBackward<C>(rows, from_all, comm), torch::autograd::deleteNode);
+  const auto node = make_node<GatherBackward<C>>(rows, from_all, comm);
   node->set_next_edges(torch::autograd::collect_next_edges(mine));
   for (const at::Tensor& values : all) torch::autograd::set_history(values, node);
   return all;
