@@ -4,15 +4,15 @@
 #include <sys/resource.h>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "toller/toller.hpp"
 
@@ -27,13 +27,15 @@ struct Options {
   bool alone = false;
 };
 
-/// Seconds of the steps after the warm-up, added.
+/// Seconds and pairs of the steps after the warm-up, added.
 struct Timer {
   std::int64_t warmup = 0;
   double seconds = 0;
+  std::int64_t rows = 0;
   void on(const StepEnd& event) {
-    if (event.step > warmup) seconds += event.seconds;
+    if (event.step > warmup) seconds += event.seconds, rows += event.rows;
   }
+  [[nodiscard]] double speed() const { return static_cast<double>(rows) / seconds; }
 };
 
 /// The most memory that this process ever held.
@@ -53,13 +55,11 @@ double median(std::vector<double> values) {
 double all_reduce_milliseconds(const ProcessGroup& group, std::int64_t bytes) {
   constexpr std::int64_t bucket = 25 << 20;
   std::vector<double> times;
+  at::Tensor all = at::zeros({bytes / 4});
   for (int round = 0; round < 5; ++round) {
     group.barrier();
     const auto start = Clock::now();
-    for (std::int64_t left = bytes; left > 0; left -= bucket) {
-      at::Tensor part = at::ones({std::min(left, bucket) / 4});
-      group.all_reduce(part);
-    }
+    for (at::Tensor part : all.split(bucket / 4)) group.all_reduce(part);
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
   return median(times);
@@ -69,10 +69,6 @@ template <class Pooling, class Similarity>
 void run(const Options& o) {
   using Retriever = Model<Bert, Pooling>;
   auto model = Retriever::from_pretrained(o.model, {}, {.fresh_head = true});
-  std::int64_t bytes = 0;
-  for (const Parameters& list : {model.encoder().parameters(), model.pooling().parameters()})
-    for (const Parameter& p : list) bytes += static_cast<std::int64_t>(p.value.nbytes());
-
   const Ddp ddp = o.alone ? Ddp{} : Ddp::from_env({.timeout = std::chrono::minutes(5)});
   const std::int64_t ranks = o.alone ? 1 : ddp.ranks(), steps = o.warmup + o.steps;
   const auto all = read_jsonl<Pair>(o.data);
@@ -93,37 +89,48 @@ void run(const Options& o) {
           .fit(data, fit, timer);
     else
       Trainer{model, Contrastive<Similarity>{}, Fp32{}, SingleDevice{}}.fit(data, fit, timer);
-    return timer.seconds;
+    return timer;
   };
-  const double pairs = static_cast<double>(o.batch * o.steps);
   nlohmann::json result{{"kind", o.kind}, {"rank", get_rank()}};
   if (o.alone) {
-    result["pairs_per_s"] = pairs / fit_alone(rows(0, o.batch * steps));
+    result["pairs_per_s"] = fit_alone(rows(0, o.batch * steps)).speed();
     result["peak_mb"] = peak_mb();
   } else {
     std::vector<double> joined, apart, ratios, extra_ms;
+    double summed = 0;
     for (std::int64_t round = 0; round < o.rounds; ++round) {
-      const std::int64_t first = round * o.batch * ranks * steps;
+      const std::vector<Pair> data = rows(round * o.batch * ranks * steps, o.batch * ranks * steps);
       Timer timer{o.warmup};
-      Trainer{model, Contrastive<Similarity, CrossDeviceNegatives>{}, Fp32{}, ddp}.fit(rows(first, o.batch * ranks * steps),
-                                                                                       fit, timer);
+      Trainer{model, Contrastive<Similarity, CrossDeviceNegatives>{}, Fp32{}, ddp}.fit(data, fit, timer);
       if (round == 0) result["peak_mb"] = peak_mb();  // before it was ever alone
-      std::vector<Pair> mine;                         // of the same batches
-      for (std::int64_t step = 0; step < steps; ++step)
-        std::ranges::move(rows(first + (step * ranks + get_rank()) * o.batch, o.batch), std::back_inserter(mine));
-      const double own = fit_alone(mine);
-      const at::Tensor each = World::joined()->group().all_gather(at::scalar_tensor(own, at::kDouble));
-      joined.push_back(pairs * static_cast<double>(ranks) / timer.seconds);
-      apart.push_back(each.reciprocal().sum().item<double>() * pairs);
+      const ProcessGroup& group = World::joined()->group();
+      if (round == 0) summed = static_cast<double>(group.counts()["all_reduce"].bytes) / static_cast<double>(steps);
+
+      std::vector<Pair> mine;  // as the batches were dealt
+      for (std::int64_t step = 0; step < steps; ++step) {
+        std::vector<std::int64_t> places(static_cast<std::size_t>(o.batch * ranks));
+        std::iota(places.begin(), places.end(), step * o.batch * ranks);
+        const auto read = [&](std::int64_t row) { return data[static_cast<std::size_t>(row)]; };
+        for (const RetrievalBatch& batch : rank_batches(places, read, model.preprocessor(), get_rank(), ranks))
+          for (const std::int64_t row : batch.rows) mine.push_back(read(row));
+      }
+      group.barrier();
+      const Timer own = fit_alone(mine);
+      const at::Tensor each = group.all_gather(at::scalar_tensor(own.speed(), at::kDouble));
+      joined.push_back(timer.speed());
+      apart.push_back(each.sum().item<double>());
       ratios.push_back(joined.back() / apart.back());
-      extra_ms.push_back(1000 * std::max(0.0, timer.seconds - each.max().item<double>()) / static_cast<double>(o.steps));
+      const double steps_ms = 1000 * static_cast<double>(timer.rows) / static_cast<double>(o.steps);
+      extra_ms.push_back(steps_ms * (1 / joined.back() - 1 / apart.back()));
     }
     result["pairs_per_s"] = median(joined);
     result["apart_pairs_per_s"] = median(apart);
     result["ratio"] = median(ratios);
     result["ratios"] = ratios;
     result["extra_ms"] = median(extra_ms);
-    result["all_reduce_ms"] = all_reduce_milliseconds(World::joined()->group(), bytes);
+    // What is counted is sent: 2 (W - 1) / W of what is summed.
+    const double bytes = summed * static_cast<double>(ranks) / static_cast<double>(2 * (ranks - 1));
+    result["all_reduce_ms"] = all_reduce_milliseconds(World::joined()->group(), static_cast<std::int64_t>(bytes));
   }
   std::cout << result.dump() << std::endl;
 }
@@ -141,8 +148,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", o.steps, "Timed steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warmup", o.warmup, "Steps before them")->capture_default_str();
   app.add_option("--rounds", o.rounds, "Of steps together and steps apart")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--mini-batch-tokens", o.mini_batch_tokens, "GradCache, with --alone");
-  app.add_flag("--alone", o.alone, "Not a rank: one process by itself");
+  auto* alone = app.add_flag("--alone", o.alone, "Not a rank: one process by itself");
+  app.add_option("--mini-batch-tokens", o.mini_batch_tokens, "GradCache")->needs(alone);
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
   try {

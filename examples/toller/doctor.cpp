@@ -120,10 +120,10 @@ void expect_reachable(const toller::Launch& launch) {
   const std::string address = addresses ? toller::detail::print_address(addresses->ai_addr) : "";
   if (address.starts_with("127.") || address == "::1")
     throw toller::ConfigError(
-        "R139",
-        toller::detail::cat("MASTER_ADDR is ", launch.address, ", which is ", address, " here, so each host would look ",
-                            "for rank 0 on itself; but only ", *launch.local_world_size, " of ", launch.world_size,
-                            " ranks are on this host: set it to a name or address of rank 0's host that all can reach"));
+        "R139", toller::detail::cat(
+                    "rank 0 is to be met at ", launch.address, ", which is ", address, " here, so each host would look ",
+                    "for it on itself; but only ", *launch.local_world_size, " of ", launch.world_size,
+                    " ranks are on this host: set MASTER_ADDR to a name or address of rank 0's host that all can reach"));
 }
 
 /// Seconds of a sum over the ranks of so many bytes; 0 if it is wrong.

@@ -23,7 +23,7 @@ void end_with(const std::exception& error) {
 void Ranks::run(const std::function<void()>& f) const {
   using namespace toller;
   if (ranks.empty()) return f();
-  if (const Launch launch = read_launch(process_variable); !launch.launcher.empty() && !in_spawned_process())
+  if (const Launch launch = read_launch(process_variable); launch.world_size > 1 && !in_spawned_process())
     throw ConfigError("R138", toller::detail::cat("--ranks ", ranks, ": this process is rank ", launch.rank, " of ",
                                                   launch.world_size, " already (", launch.launcher, "): leave --ranks out"));
   const int devices = at::hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0;

@@ -148,12 +148,14 @@ TEST_CASE("SLURM") {
   CHECK(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS_PER_NODE", "8"}}) ==
         Launch{0, 1, {}, {}, "", 0, "", false, "SLURM", ""});
 
-  // Typed into the shell of `srun --pty bash` or of `salloc`; started by a further srun there.
-  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "bash"}, {"SLURM_STEP_ID", "0"}})) == Launch{});
-  CHECK(read(without(with(slurm, {{"SLURM_JOB_NAME", "bash"}}), "SLURM_STEP_ID")) == Launch{});
+  // Typed into the shell of `srun --pty` or of `salloc`; started by a further srun there; a script that srun started.
+  CHECK(read(with(slurm, {{"SLURM_PTY_PORT", "40001"}, {"SLURM_STEP_ID", "0"}})) == Launch{});
   CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "interactive"}, {"SLURM_STEP_ID", "4294967290"}})) == Launch{});
-  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "bash"}})).world_size == 8);
+  CHECK(read(with(slurm, {{"SLURM_PTY_PORT", "40001"}})).world_size == 8);
   CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "interactive"}, {"SLURM_STEP_ID", "0"}})).world_size == 8);
+  CHECK(read(with(slurm, {{"SLURM_JOB_NAME", "bash"}, {"SLURM_STEP_ID", "0"}})).world_size == 8);
+  for (const char* name : {"bash", "interactive"})
+    CHECK(read(without(with(slurm, {{"SLURM_JOB_NAME", name}}), "SLURM_STEP_ID")) == Launch{});
   CHECK(read(without(slurm, "SLURM_PROCID")) == Launch{});
   CHECK(read(without(slurm, "SLURM_NTASKS")) == Launch{});
 

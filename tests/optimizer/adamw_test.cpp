@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "toller/optimizer/adamw.hpp"
 #include "toller/optimizer/clip.hpp"
@@ -71,6 +72,17 @@ TEST_CASE("AdamW follows the formula, group by group", "[laws]") {
   REQUIRE(adamw.state().size() == 9);
 }
 
+TEST_CASE("a gradient in another order of storage is the same gradient") {
+  at::manual_seed(0);
+  const at::Tensor start = at::randn({6, 4}), grad = at::randn({4, 6}).t();
+  const Parameters one{{"a", start.clone().requires_grad_(true)}}, other{{"a", start.clone().requires_grad_(true)}};
+  for (const auto& [parameters, g] : {std::pair(one, grad), std::pair(other, grad.contiguous())}) {
+    set_grad(parameters[0].value, g);
+    AdamW({{parameters, 1e-2, 0.01}}, {}).step(1);
+  }
+  REQUIRE(one[0].value.equal(other[0].value));
+}
+
 TEST_CASE("a loaded state goes on to the same bits") {
   at::manual_seed(0);
   const OptimizerOptions options{.lr = 1e-2};
@@ -100,7 +112,7 @@ TEST_CASE(
   const std::int64_t rows = 40'000, width = 64;  // 10 MiB
   const OptimizerOptions options{.lr = 1e-2};
   const at::Tensor start = at::randn({rows, width});
-  const Parameters table{{"words", start.clone().requires_grad_(true)}};
+  const Parameters table{{"words", start.clone().requires_grad_(true), /*embedding=*/true}};
   AdamW adamw({{table, 1e-2, decay}}, options);
   at::Tensor p = start.clone(), m = at::zeros_like(p), v = at::zeros_like(p), t = at::zeros({});
   const auto step = [&](double share, AdamW& optimizer, const Parameters& parameters) {
@@ -123,7 +135,7 @@ TEST_CASE(
   // It is held for the touched rows only: the state is made whole anew, and the whole is not kept.
   REQUIRE_FALSE(state(adamw)["exp_avg.words"].is_alias_of(state(adamw)["exp_avg.words"]));
 
-  const Parameters resumed{{"words", table[0].value.detach().clone().requires_grad_(true)}};
+  const Parameters resumed{{"words", table[0].value.detach().clone().requires_grad_(true), /*embedding=*/true}};
   AdamW second({{resumed, 1e-2, decay}}, options);
   second.load_state(adamw.state());
   REQUIRE_FALSE(state(second)["exp_avg.words"].is_alias_of(state(second)["exp_avg.words"]));
@@ -133,6 +145,13 @@ TEST_CASE(
   for (int i = 0; i < 2; ++i) step(0.1, second, resumed);
   REQUIRE(state(second)["exp_avg.words"].equal(m));
   REQUIRE(state(second)["exp_avg_sq.words"].equal(v));
+  // Nor is a weight that is no embedding, however large.
+  const Parameters weight{{"weight", start.clone().requires_grad_(true)}};
+  set_grad(weight[0].value, at::zeros_like(start));
+  AdamW dense({{weight, 1e-2, decay}}, options);
+  dense.step(1);
+  REQUIRE(state(dense)["exp_avg.weight"].is_alias_of(state(dense)["exp_avg.weight"]));
+
   AdamW third({{resumed, 1e-2, decay}}, options);
   third.load_state(second.state());
   REQUIRE(state(third)["exp_avg.words"].is_alias_of(state(third)["exp_avg.words"]));

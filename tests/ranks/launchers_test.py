@@ -141,6 +141,20 @@ class Srun(UnderLauncher):
     def test_uneven_nodes(self):
         self.expect_equal(self.srun("--nodes", 2, "--ntasks", 3), ranks=3)
 
+    def test_a_script_that_srun_starts(self):
+        """The job's name is then bash, as that of an interactive shell."""
+        before, arguments, variables = self.srun("--ntasks", 2, "bash", "-c", '"$@"; exit $?', "script")
+        self.expect_equal((before, arguments, variables))
+
+    def test_a_batch_script_without_srun(self):
+        out = self.folder / "batch.txt"
+        with Processes() as running:
+            running.start([*self.cluster.inside, "sbatch", "--wait", "--ntasks", 2, "--output", out, "--wrap",
+                           " ".join((self.program.path, *TRAIN, "--timeout 3"))], self.cluster.variables)
+            [ended] = running.wait(60)
+        self.assertNotIn(ended.code, (0, None))
+        self.assertIn("SLURM's job has 2 tasks, but no step: in a batch script, start the program by srun", out.read_text())
+
     def test_two_steps_of_one_job(self):
         """Within salloc, whose steps are named interactive; each meets for itself."""
         train = " ".join(("srun --ntasks=2 --exclusive", self.program.path, *TRAIN, "--all --out", str(self.folder / "step")))

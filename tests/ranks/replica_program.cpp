@@ -41,7 +41,7 @@ struct Toy {
 /// sent.
 void check_table(const Ddp& ddp, const ProcessGroup& group, bool few) {
   constexpr std::int64_t height = 50'000, width = 64;
-  Parameters parameters{{"table", at::ones({height, width}).set_requires_grad(true)},
+  Parameters parameters{{"table", at::ones({height, width}).set_requires_grad(true), /*embedding=*/true},
                         {"bias", at::ones({width}).set_requires_grad(true)}};
   const DdpReplica replica = ddp.bind(parameters, group);
   for (int i = 0; i < 3; ++i) {
@@ -70,7 +70,7 @@ void check_table(const Ddp& ddp, const ProcessGroup& group, bool few) {
 
 /// A large table that some ranks' losses leave out, or all ranks'.
 void check_idle_table(Ddp ddp, const ProcessGroup& group) {
-  const Parameters parameters{{"table", at::ones({50'000, 64}).set_requires_grad(true)},
+  const Parameters parameters{{"table", at::ones({50'000, 64}).set_requires_grad(true), /*embedding=*/true},
                               {"bias", at::ones({64}).set_requires_grad(true)}};
   const at::Tensor &table = parameters[0].value, &bias = parameters[1].value;
   const auto step = [&](bool used) {

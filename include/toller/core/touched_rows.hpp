@@ -9,12 +9,16 @@
 #include <cstdint>
 #include <cstring>
 
+#include "toller/core/values.hpp"
+
 namespace toller::detail {
 
-/// Whether a tensor is a table so large that looking at its rows pays: 8 MiB or more, on the host.
-[[nodiscard]] inline bool is_large_table(const at::Tensor& t) {
+/// Whether a parameter is an embedding so large that looking at its gradient's rows pays: 8 MiB or more, on the host.
+[[nodiscard]] inline bool is_large_table(const Parameter& p) {
   constexpr std::size_t bytes = 8 << 20;
-  return t.is_cpu() && t.dim() == 2 && t.is_contiguous() && t.nbytes() >= bytes;
+  const at::Tensor& t = p.value;
+  const bool exact = t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble;
+  return p.embedding && exact && t.is_cpu() && t.dim() == 2 && t.is_contiguous() && t.nbytes() >= bytes;
 }
 
 /// 1 for each row that holds anything but zeros (-0 is not one). Shapes: table [R, C] on the host; int32 [R].

@@ -23,10 +23,12 @@ namespace toller {
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
 }
 
-/// A trainable tensor and its name on disk. The tensor is a handle: copies share storage.
+/// A trainable tensor and its name on disk. The tensor is a handle: copies share storage. `embedding`: its rows are looked up,
+/// so that a batch touches few of them and the gradient of the others is zero.
 struct Parameter {
   std::string name{};
   at::Tensor value{};
+  bool embedding = false;
 };
 using Parameters = std::vector<Parameter>;
 

@@ -19,8 +19,9 @@ namespace toller {
 ///   1. `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`: `toller::spawn`, torchrun, PyTorchJob, or set by hand
 ///   2. `JSM_NAMESPACE_*` (LSF's jsrun), `OMPI_COMM_WORLD_*` (Open MPI), `MV2_COMM_WORLD_*` (MVAPICH),
 ///      `PMI_*` (MPICH, Intel MPI)
-///   3. `SLURM_PROCID` with `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`, but not in a shell that SLURM started (`SLURM_JOB_NAME`
-///      is `bash` in step 0, or `interactive` in no step of srun's); before PMI's if both say the same
+///   3. `SLURM_PROCID` with `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`, but not in a shell that SLURM started (the interactive
+///      step, or step 0 with `SLURM_PTY_PORT`; without a step, `SLURM_JOB_NAME` `bash` or `interactive`); before PMI's if both
+///      say the same
 /// The first of these says where the ranks meet:
 ///   1. `init_method`, else `TOLLER_INIT_METHOD`: `tcp://host:port` or `file:///path`
 ///   2. `MASTER_ADDR` and `MASTER_PORT`

@@ -94,7 +94,7 @@ private:
     std::vector<Layer> layers{};
     Parameters parameters{}, buffers{};
   };
-  enum class Kind { weight, bias, norm_weight };
+  enum class Kind { embedding, weight, bias, norm_weight };
   using Source = std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape, Kind kind)>;
 
   explicit Bert(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -114,7 +114,7 @@ inline Bert Bert::build(BertConfig config, const Source& source) {
   const auto take = [&](const std::string& name, std::vector<std::int64_t> shape, Kind kind) {
     at::Tensor value = source(name, shape, kind);
     value.set_requires_grad(true);
-    state->parameters.push_back({name, value});
+    state->parameters.push_back({name, value, kind == Kind::embedding});
     return value;
   };
   const auto dense = [&](const std::string& name, std::int64_t out, std::int64_t in) {
@@ -125,9 +125,9 @@ inline Bert Bert::build(BertConfig config, const Source& source) {
     at::Tensor weight = take(name + ".weight", {c.hidden}, Kind::norm_weight);
     return Dense{weight, take(name + ".bias", {c.hidden}, Kind::bias)};
   };
-  state->words = take("embeddings.word_embeddings.weight", {c.vocabulary, c.hidden}, Kind::weight);
-  state->positions = take("embeddings.position_embeddings.weight", {c.positions, c.hidden}, Kind::weight);
-  state->types = take("embeddings.token_type_embeddings.weight", {c.types, c.hidden}, Kind::weight);
+  state->words = take("embeddings.word_embeddings.weight", {c.vocabulary, c.hidden}, Kind::embedding);
+  state->positions = take("embeddings.position_embeddings.weight", {c.positions, c.hidden}, Kind::embedding);
+  state->types = take("embeddings.token_type_embeddings.weight", {c.types, c.hidden}, Kind::embedding);
   state->norm = norm("embeddings.LayerNorm");
   for (std::int64_t i = 0; i < c.layers; ++i) {
     const std::string at = "encoder.layer." + std::to_string(i) + ".";

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros.h>
@@ -34,7 +35,7 @@ namespace toller {
 /// Errors   ConfigError R140 - R145 (settings), R146 (two parameters of one name), R147 (state of another model).
 /// Cost     one fused call for each group; two numbers of state a weight. Of a large embedding on the host, rows that never had
 ///          a gradient have no state, since it would be zero, and are only decayed: this saves most of it where a batch touches
-///          few of many rows, and changes no bit of the result.
+///          few of many rows, and with an `eps` above 0 it changes no bit of the result.
 /// Source   Loshchilov, Hutter 2019, "Decoupled Weight Decay Regularization".
 class AdamW {
 public:
@@ -93,7 +94,7 @@ inline AdamW::AdamW(const std::vector<ParameterGroup>& groups, const OptimizerOp
 inline void AdamW::Slot::start() {
   const at::Tensor value = parameter.value.detach();
   step = at::scalar_tensor(0, value.options().dtype(at::kFloat));
-  if (detail::is_large_table(value)) rows = at::zeros({0}, at::kLong);
+  if (detail::is_large_table(parameter)) rows = at::zeros({0}, at::kLong);
   exp_avg = rows.defined() ? value.slice(0, 0, 0).clone() : at::zeros_like(value);
   exp_avg_sq = exp_avg.clone();
 }
@@ -125,6 +126,7 @@ inline void AdamW::step(double factor) {
       at::Tensor value = slot.parameter.value, grad = value.grad();
       if (!grad.defined()) continue;
       if (!slot.step.defined()) slot.start();
+      if (grad.strides() != value.strides()) grad = at::empty_like(value).copy_(grad);  // the kernel reads in storage order
       if (slot.rows.defined()) slot.keep_rows(detail::touched_rows(grad));
       if (slot.rows.defined()) {
         at::Tensor part = value.index_select(0, slot.rows);
@@ -192,7 +194,7 @@ inline void AdamW::load_state(const Parameters& state) {
       if (slot.step.defined() != slot.exp_avg.defined() || slot.step.defined() != slot.exp_avg_sq.defined())
         throw ConfigError("R147",
                           detail::cat("optimizer state: ", slot.parameter.name, " lacks its step, exp_avg or exp_avg_sq"));
-      if (!slot.step.defined() || !detail::is_large_table(slot.parameter.value)) continue;
+      if (!slot.step.defined() || !detail::is_large_table(slot.parameter)) continue;
       const at::Tensor rows = (detail::touched_rows(slot.exp_avg) + detail::touched_rows(slot.exp_avg_sq)).nonzero().squeeze(1);
       if (rows.size(0) * 2 > slot.exp_avg.size(0)) continue;
       for (at::Tensor* moment : {&slot.exp_avg, &slot.exp_avg_sq}) *moment = moment->index_select(0, rows);

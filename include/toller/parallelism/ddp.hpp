@@ -101,6 +101,9 @@ inline Ddp Ddp::from_env(Ddp settings) {
   settings.launch = read_launch(process_variable);
   if (settings.launch.launcher.empty())
     std::cerr << "toller: no launcher, so one process; for more: torchrun --no-python, mpirun, srun or toller::spawn\n";
+  if (settings.launch.launcher == "SLURM" && settings.launch.world_size > 1 && !process_variable("SLURM_STEP_ID"))
+    std::cerr << "toller: SLURM's job has " << settings.launch.world_size
+              << " tasks, but no step: in a batch script, start the program by srun\n";
   return settings;
 }
 
@@ -131,7 +134,7 @@ inline DdpReplica::DdpReplica(const Parameters& parameters, ProcessGroup group, 
   std::unordered_map<std::size_t, std::string> names;
   std::string shapes;
   for (const Parameter& p : parameters) {
-    if (detail::is_large_table(p.value)) {
+    if (detail::is_large_table(p)) {
       tables_.push_back(p.value);
     } else {
       names.emplace(tensors.size(), p.name);

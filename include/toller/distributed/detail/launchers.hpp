@@ -70,12 +70,16 @@ private:
   return variables.has(name) ? variables.text(name) : "0";
 }
 
-/// Whether a user typed the command into a shell that SLURM started: `srun --pty bash`, or the interactive step of `salloc`.
-/// What an `srun` within starts is a step of its own.
+/// Whether a user typed the command into a shell that SLURM started: in the interactive step of `salloc`, or in that of
+/// `srun --pty`, whose variable an `srun` typed there inherits, but as a step of its own. Where no step is named, by the job's
+/// name.
 [[nodiscard]] inline bool in_slurm_shell(const Variables& variables) {
-  const std::string job = variables.text("SLURM_JOB_NAME");
+  if (!variables.has("SLURM_STEP_ID") && !variables.has("SLURM_STEPID")) {
+    const std::string job = variables.text("SLURM_JOB_NAME");
+    return job == "bash" || job == "interactive";
+  }
   const long step = small_number(slurm_step_id(variables));
-  return (job == "bash" && step <= 0) || (job == "interactive" && step < 0);
+  return step < 0 || (step == 0 && variables.has("SLURM_PTY_PORT"));
 }
 
 /// The launcher whose variables are there, or nothing.
