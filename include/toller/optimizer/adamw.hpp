@@ -195,7 +195,8 @@ inline void AdamW::load_state(const Parameters& state) {
         throw ConfigError("R147",
                           detail::cat("optimizer state: ", slot.parameter.name, " lacks its step, exp_avg or exp_avg_sq"));
       if (!slot.step.defined() || !detail::is_large_table(slot.parameter)) continue;
-      const at::Tensor rows = (detail::touched_rows(slot.exp_avg) + detail::touched_rows(slot.exp_avg_sq)).nonzero().squeeze(1);
+      const at::Tensor rows =
+          detail::touched_rows(slot.exp_avg).add(detail::touched_rows(slot.exp_avg_sq)).nonzero().squeeze(1);
       if (rows.size(0) * 2 > slot.exp_avg.size(0)) continue;
       for (at::Tensor* moment : {&slot.exp_avg, &slot.exp_avg_sq}) *moment = moment->index_select(0, rows);
       slot.rows = rows;
