@@ -14,28 +14,9 @@ import unittest
 from pathlib import Path
 
 from slurm import Cluster
-from support import Processes, Program, finish, free_port, hand_written
+from support import Processes, Program, finish, free_port, hand_written, mpirun, torchrun
 
-ROOT = Path(__file__).resolve().parents[2]
 TRAIN = ("colbert", "--fp64")
-
-
-def torchrun():
-    """Its path; skips the test where there is none."""
-    peers = Path(os.environ.get("TOLLER_PEERS") or ROOT / "build" / "peers")
-    if named := os.environ.get("TOLLER_TORCHRUN"):
-        assert Path(named).exists(), f"TOLLER_TORCHRUN={named} is not there"
-        return named
-    for place in (peers / "base/bin/torchrun", shutil.which("torchrun")):
-        if place and Path(place).exists():
-            return str(place)
-    raise unittest.SkipTest("no torchrun: tests/interop makes one in build/peers, or TOLLER_TORCHRUN names one")
-
-
-def mpirun():
-    if shutil.which("mpirun") is None:
-        raise unittest.SkipTest("no mpirun: Debian has it in openmpi-bin")
-    return "mpirun", "--allow-run-as-root", "--oversubscribe"
 
 
 class UnderLauncher(unittest.TestCase):
@@ -113,7 +94,6 @@ class Mpirun(UnderLauncher):
     def test_with_an_address(self):
         meet = ("-x", "MASTER_ADDR=127.0.0.1", "-x", f"MASTER_PORT={free_port()}")
         self.expect_equal(((*mpirun(), "-n", 2, *meet), (), {}))
-
 
     def test_mpich(self):
         """Hydra says rank and size by PMI's variables, as Intel MPI's does."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two machines with two ranks each, as two network namespaces joined by a cable, equal one process.
+"""Two machines with two ranks each, as two network namespaces joined by a cable, equal one process: by hand, torchrun and mpirun.
 
 usage: namespaces_test.py RANK_PROGRAM        needs root and `ip` (Debian: iproute2), else it is skipped"""
 import os
@@ -12,11 +12,12 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import Processes, Program, finish
+from support import Processes, Program, finish, mpirun, torchrun
 
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 PORT = 29500   # nobody else is in there
 TRAIN = ("colbert", "--fp64")
+RENAMED = ("unshare", "--uts", "sh", "-c", 'echo toller-host-{host} > /proc/sys/kernel/hostname && exec "$@"', "sh")
 
 
 def ip(*words, check=True):
@@ -59,16 +60,13 @@ class Namespaces(unittest.TestCase):
         for name in cls.names:
             ip("netns", "del", name, check=False)
 
-    def train(self, variables_of, *before):
-        """Ranks 0 and 1 here, 2 and 3 there; the first namespace has the store."""
+    def expect_equal(self, *processes):
+        """`processes`: (number of the namespace, words before the program, variables) of each to start; four ranks in all."""
         out = self.folder / self.id().rpartition(".")[2]
         with Processes() as running:
-            for rank in range(4):
-                host = rank // 2
-                variables = {"RANK": rank, "WORLD_SIZE": 4, "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT,
-                             **variables_of(rank, host)}
-                running.start(["ip", "netns", "exec", self.names[host], *(word.format(host=host) for word in before),
-                               self.program.path, *TRAIN, "--all", "--out", out], variables)
+            for host, before, variables in processes:
+                running.start(["ip", "netns", "exec", self.names[host], *before, self.program.path, *TRAIN, "--all", "--out", out],
+                              variables)
             self.program.good(running.wait(120))
         outs = [Path(f"{out}.{rank}") for rank in range(4)]
         for other in outs[1:]:
@@ -77,18 +75,37 @@ class Namespaces(unittest.TestCase):
         for name, value in found.items():
             self.assertLessEqual(value, 1e-9, (name, found))
 
-    def test_equal(self):
-        self.train(lambda rank, host: {"LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2})
+    def ranks(self, variables_of, *before):
+        """Ranks 0 and 1 here, 2 and 3 there; the first namespace has the store."""
+        for rank in range(4):
+            host = rank // 2
+            yield host, [word.format(host=host) for word in before], {
+                "RANK": rank, "WORLD_SIZE": 4, "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT, **variables_of(rank, host)}
+
+    def test_by_hand(self):
+        self.expect_equal(*self.ranks(lambda rank, host: {"LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2}))
 
     def test_named_interfaces(self):
-        self.train(lambda rank, host: {"LOCAL_RANK": rank % 2, "GLOO_SOCKET_IFNAME": self.cables[host]})
+        self.expect_equal(*self.ranks(lambda rank, host: {"LOCAL_RANK": rank % 2, "GLOO_SOCKET_IFNAME": self.cables[host]}))
 
     def test_host_names_that_nobody_knows(self):
         """Each namespace has a host name that no look-up finds; local ranks are counted by it."""
-        rename = ("unshare", "--uts", "sh", "-c", 'echo toller-host-{host} > /proc/sys/kernel/hostname && exec "$@"', "sh")
-        if subprocess.run([*(word.format(host=0) for word in rename), "true"], capture_output=True).returncode != 0:
+        if subprocess.run([*(word.format(host=0) for word in RENAMED), "true"], capture_output=True).returncode != 0:
             self.skipTest("unshare --uts: cannot name a host here")
-        self.train(lambda rank, host: {}, *rename)
+        self.expect_equal(*self.ranks(lambda rank, host: {}, *RENAMED))
+
+    def test_torchrun(self):
+        """An agent on each machine; the first one's holds the store."""
+        agent = (torchrun(), "--no-python", "--nnodes", 2, "--nproc-per-node", 2, "--master-addr", ADDRESSES[0], "--master-port", PORT)
+        self.expect_equal(*((host, (*agent, "--node-rank", host), {}) for host in range(2)))
+
+    def test_mpirun(self):
+        """The other machine's ranks are started by a remote shell, which `ip netns exec` stands in for."""
+        shell = self.folder / "remote_shell"
+        shell.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {self.names[1]} sh -c "$*"\n')
+        shell.chmod(0o755)
+        hosts = ",".join(f"{address}:2" for address in ADDRESSES)
+        self.expect_equal((0, (*mpirun(), "-n", 4, "-H", hosts, "--mca", "plm_rsh_agent", shell, "-x", f"MASTER_ADDR={ADDRESSES[0]}"), {}))
 
 
 if __name__ == "__main__":

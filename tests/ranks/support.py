@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,8 @@ SKIPPED = 4   # the exit status by which ctest knows a skipped test
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "TOLLER_INIT", "TOLLER_SPAWN",
              "OMPI_", "PMI", "PMIX_", "MV2_", "JSM_", "LSB_", "SLURM_", "GLOO_", "PET_")
 MARK = "TOLLER_RANKS_TEST"
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 TINY = GOLDEN / "encoders" / "bert_classifier"
 
 
@@ -43,6 +45,24 @@ def hand_written(ranks, port=None, address="127.0.0.1"):
     port = port or free_port()
     return [{"RANK": r, "WORLD_SIZE": ranks, "LOCAL_RANK": r, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": address,
              "MASTER_PORT": port} for r in range(ranks)]
+
+
+def torchrun():
+    """Its path; skips the test where there is none."""
+    peers = Path(os.environ.get("TOLLER_PEERS") or ROOT / "build" / "peers")
+    if named := os.environ.get("TOLLER_TORCHRUN"):
+        assert Path(named).exists(), f"TOLLER_TORCHRUN={named} is not there"
+        return named
+    for place in (peers / "base/bin/torchrun", shutil.which("torchrun")):
+        if place and Path(place).exists():
+            return str(place)
+    raise unittest.SkipTest("no torchrun: tests/interop makes one in build/peers, or TOLLER_TORCHRUN names one")
+
+
+def mpirun():
+    if shutil.which("mpirun") is None:
+        raise unittest.SkipTest("no mpirun: Debian has it in openmpi-bin")
+    return "mpirun", "--allow-run-as-root", "--oversubscribe"
 
 
 @dataclass
