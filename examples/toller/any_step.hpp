@@ -2,15 +2,13 @@
 // Any of the library's steps, chosen at run time: one Trainer to compile instead of three.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "toller/step/accumulate.hpp"
 #include "toller/step/grad_cache.hpp"
 #include "toller/step/plain_step.hpp"
 
 namespace program {
 
-/// `--mini-batch`, `--mini-batch-tokens` or `--accumulate`; none: the batch at once.
+/// GradCache if one of its sizes is set, else the batch in parts; one part is the batch at once.
 struct AnyStep {
   static constexpr std::string_view name = "AnyStep";
   static constexpr bool splits_batch = true;
@@ -24,25 +22,11 @@ struct AnyStep {
   }
   [[nodiscard]] std::int64_t micro_batches() const { return parts.steps; }
 
-  void add_to(CLI::App& command) {
-    const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 40), few(std::int64_t{1}, std::int64_t{1'000'000});
-    auto* texts = command.add_option("--mini-batch", cache.mini_batch, "GradCache: this many texts at once, the same result")
-                      ->check(size);
-    auto* tokens = command
-                       .add_option("--mini-batch-tokens", cache.mini_batch_tokens,
-                                   "GradCache: texts of this many tokens at once, the same result")
-                       ->check(size);
-    command.add_option("--accumulate", parts.steps, "Parts of a batch; negatives come from the same part alone, so fewer")
-        ->check(few)
-        ->excludes(texts, tokens);
-    tokens->excludes(texts);
-  }
-
   template <class Batch, class Model, class Loss, class Precision, toller::Replica R>
   [[nodiscard]] toller::StepReport run(const std::vector<Batch>& batches, const Model& model, const Loss& loss,
                                        Precision& precision, const R& replica) const {
     if (cache.mini_batch > 0 || cache.mini_batch_tokens > 0) return cache.run(batches, model, loss, precision, replica);
-    return parts.run(batches, model, loss, precision, replica);  // one part is the batch at once
+    return parts.run(batches, model, loss, precision, replica);
   }
 };
 

@@ -33,6 +33,22 @@ struct Options {
        save_on_each_node = false;
 };
 
+/// `--mini-batch`, `--mini-batch-tokens` or `--accumulate`; none: the batch at once.
+void add_step(CLI::App& command, AnyStep& step) {
+  const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 40), few(std::int64_t{1}, std::int64_t{1'000'000});
+  auto* texts =
+      command.add_option("--mini-batch", step.cache.mini_batch, "GradCache: this many texts at once, the same result")
+          ->check(size);
+  auto* tokens = command
+                     .add_option("--mini-batch-tokens", step.cache.mini_batch_tokens,
+                                 "GradCache: texts of this many tokens at once, the same result")
+                     ->check(size);
+  command.add_option("--accumulate", step.parts.steps, "Parts of a batch; negatives come from the same part alone, so fewer")
+      ->check(few)
+      ->excludes(texts, tokens);
+  tokens->excludes(texts);
+}
+
 /// A callback that may not have been asked for.
 template <class Callback>
 struct Maybe {
@@ -150,7 +166,7 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
   command->add_option("--batch-size", fit.batch_size, "Rows a step, of all ranks together (32)");
   command->add_option("--batch-size-per-rank", fit.batch_size_per_rank,
                       "Rows of one rank, or of one of its parts with --accumulate; the other way to say it");
-  o->step.add_to(*command);
+  add_step(*command, o->step);
   o->ranks.add_to(*command);
   command->add_flag("--save-on-each-node", o->save_on_each_node,
                     "Save on the first rank of every machine instead of on rank 0 alone");
@@ -162,6 +178,10 @@ void add_kind(CLI::App& train, const std::string& name, const std::string& what,
       ->capture_default_str();
   command->add_option("--weight-decay", optimizer.weight_decay, "AdamW's weight decay")->capture_default_str();
   command->add_option("--max-grad-norm", optimizer.max_grad_norm, "Largest gradient norm, 0 for no clipping")
+      ->capture_default_str();
+  command
+      ->add_option("--gradient-scale", optimizer.gradient_scale,
+                   "Multiplies gradients before they are clipped, to compare with libraries that do")
       ->capture_default_str();
   command->add_option("--temperature", o->temperature,
                       late ? "What scores are divided by (1)" : "What scores are divided by (0.05)");

@@ -28,15 +28,15 @@ std::vector<std::string> columns(const nlohmann::json& entry) {
   return entry.at("grads").get<std::vector<std::string>>();
 }
 
-/// Value and gradients of one case, in one type, against the file.
+/// Value and gradients of one case, in one type, against the file, whose gradients may be `gradient_scale` times the value's.
 template <class Compute>
 void expect_case(const nlohmann::json& entry, const std::map<std::string, at::Tensor>& tensors, at::ScalarType type,
-                 const Compute& compute) {
+                 const Compute& compute, double gradient_scale = 1) {
   const std::string name = entry.at("name"), suffix = type == at::kDouble ? "64" : "";
   std::vector<at::Tensor> inputs;
   for (const auto& column : columns(entry)) inputs.push_back(leaf(tensors.at(name + "/in." + column), type));
   const at::Tensor loss = compute(inputs);
-  loss.backward();
+  loss.backward(at::full_like(loss, gradient_scale));
   const bool exact = type == at::kDouble;
   CAPTURE(name, exact, loss.item<double>());
   REQUIRE(near(loss.reshape({1}), tensors.at(name + "/loss" + suffix), exact ? 1e-12 : 2e-6, exact ? 1e-9 : 5e-6));
@@ -94,16 +94,20 @@ TEST_CASE("Contrastive has the numbers of Sentence Transformers' ranking losses"
   REQUIRE(checked == 37);
 }
 
-TEST_CASE("Contrastive over MaxSim has the numbers of PyLate's Contrastive", "[golden]") {
+TEST_CASE("Contrastive over MaxSim has the numbers of PyLate's Contrastive, cached or not", "[golden]") {
   const auto tensors = golden_tensors("losses/late.safetensors");
   int checked = 0;
   const auto file = golden_json("losses/late.json");
   for (const auto& entry : file.at("cases")) {
-    if (entry.at("class") != "Contrastive") continue;  // cached and distilled
+    const bool cached = entry.at("class") == "CachedContrastive";
+    if (!cached && entry.at("class") != "Contrastive") continue;  // distilled
     const std::string name = entry.at("name");
     const auto& args = entry.at("args");
-    for (const at::ScalarType type : {at::kFloat, at::kDouble})
-      expect_case(entry, tensors, type, [&](const std::vector<at::Tensor>& inputs) {
+    const bool averaged = args.value("size_average", true);
+    // Cached, its value is the mean over the rows, and its gradient that of their sum.
+    const double gradient_scale = cached && averaged ? static_cast<double>(tensors.at(name + "/in.query").size(0)) : 1;
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      const auto compute = [&](const std::vector<at::Tensor>& inputs) {
         std::vector<at::Tensor> documents, kept;
         for (std::size_t i = 1; i < inputs.size(); ++i) {
           const std::string column = name + "/in." + columns(entry)[i];
@@ -118,11 +122,13 @@ TEST_CASE("Contrastive over MaxSim has the numbers of PyLate's Contrastive", "[g
                                        .mask_duplicates = false};
         const LossValue value = loss(ragged(normalize_rows(inputs[0]), query_mask), ragged(at::cat(documents), at::cat(kept)),
                                      distinct(rows, negatives));
-        return args.value("size_average", true) ? value.sum / static_cast<double>(value.rows) : value.sum;
-      });
+        return averaged ? value.sum / static_cast<double>(value.rows) : value.sum;
+      };
+      expect_case(entry, tensors, type, compute, gradient_scale);
+    }
     ++checked;
   }
-  REQUIRE(checked == 22);
+  REQUIRE(checked == 24);
 }
 
 TEST_CASE("rows with the same texts are no negatives of each other", "[laws]") {

@@ -30,6 +30,8 @@ TEST_CASE("settings out of range are one line that names the field and the value
   REQUIRE(complaint({.beta2 = std::nan("")}).starts_with("[R142] optimizer.beta2"));
   REQUIRE(complaint({.eps = -1e-8}).starts_with("[R143] optimizer.eps"));
   REQUIRE(complaint({.max_grad_norm = std::numeric_limits<double>::infinity()}).starts_with("[R144]"));
+  for (const double scale : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")})
+    REQUIRE(complaint({.gradient_scale = scale}).starts_with("[R148] optimizer.gradient_scale"));
   REQUIRE(complaint({.warmup = -3}).starts_with("[R145] optimizer.warmup"));
 }
 

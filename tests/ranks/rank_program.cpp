@@ -26,7 +26,7 @@
 #include <range/v3/view/transform.hpp>
 #include <thread>
 
-#include "ranks/any_step.hpp"
+#include "../../examples/toller/any_step.hpp"
 #include "support/tiny.hpp"
 #include "toller/store/safetensors.hpp"
 #include "toller/store/write_safetensors.hpp"
@@ -159,10 +159,10 @@ int train(M model, const Loss& loss, const Parallelism& parallelism, const Argum
   std::vector<at::Tensor> gradients;
   nlohmann::json losses = nlohmann::json::array();
   StepCounts counts;
-  AnyStep step;
+  program::AnyStep step;
   step.cache = {.mini_batch_tokens = arguments.number("--mini-batch-tokens", 0),
                 .mini_batch = arguments.number("--mini-batch", 0)};
-  step.parts = arguments.number("--accumulate", 1);
+  step.parts.steps = arguments.number("--accumulate", 1);
   auto rows = make_rows(arguments.number("--rows", 40));
   if (fault.here("other_data")) rows.back().positive += " on this rank";
   if (fault.here("other_size")) rows.pop_back();

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/temporary_folder.hpp"
 #include "support/tiny.hpp"
@@ -185,6 +188,24 @@ TEST_CASE("bf16 trains to about the same place as fp32") {
   const double full = last_loss(Fp32{}), mixed = last_loss(Bf16Mixed{});
   REQUIRE(std::abs(full - mixed) < 0.1 * std::max(full, 0.1));
   REQUIRE(full != mixed);
+}
+
+TEST_CASE("a scale of the gradients changes what is clipped, and nothing else") {
+  const auto run = [](const OptimizerOptions& optimizer) {
+    const Dense model = tiny_dense();
+    Recorder heard;
+    Trainer trainer{model, Contrastive<Cosine>{}};
+    trainer.fit(tiny_pairs(), {.epochs = 3, .batch_size = 4, .optimizer = optimizer}, heard);
+    std::vector<double> norms;
+    for (const StepEnd& step : heard.steps) norms.push_back(step.grad_norm);
+    return std::pair(weights(model), norms);
+  };
+  const auto [plain, norms] = run({.lr = 1e-3, .eps = 1e-6, .max_grad_norm = 0.125});
+  const auto [scaled, scaled_norms] = run({.lr = 1e-3, .eps = 8e-6, .max_grad_norm = 1, .gradient_scale = 8});
+  REQUIRE(norms.size() == 9);
+  REQUIRE(*std::min_element(norms.begin(), norms.end()) > 0.125);  // all are clipped
+  for (std::size_t i = 0; i < norms.size(); ++i) REQUIRE(std::abs(scaled_norms[i] - 8 * norms[i]) < 1e-4 * 8 * norms[i]);
+  for (std::size_t i = 0; i < plain.size(); ++i) REQUIRE(at::allclose(plain[i], scaled[i], 1e-4, 1e-5));
 }
 
 TEST_CASE("the recipe holds every setting") {

@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -18,6 +17,7 @@
 
 #include "toller/callbacks/detail/tf_events.hpp"
 #include "toller/core/error.hpp"
+#include "toller/core/host_name.hpp"
 #include "toller/train/callback.hpp"
 
 namespace toller {
@@ -55,13 +55,11 @@ inline void TensorBoard::on(const FitBegin& event) {
   if (event.rank != 0) return;
   ranks_ = event.ranks;
   static std::atomic<int> files{0};
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host = {'h', 'o', 's', 't'};
   const double time = wall_time();
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  path_ = folder_ /
-          detail::cat("events.out.tfevents.", static_cast<std::int64_t>(time), '.', host.data(), '.', getpid(), '.', files++);
+  path_ = folder_ / detail::cat("events.out.tfevents.", static_cast<std::int64_t>(time), '.', detail::host_name(), '.',
+                                getpid(), '.', files++);
   file_ = std::ofstream(path_, std::ios::binary | std::ios::trunc);
   write(detail::tf_version_event(time));
   file_.flush();

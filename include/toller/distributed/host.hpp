@@ -19,12 +19,9 @@
 #include <string>
 #include <utility>
 
-namespace toller::detail {
+#include "toller/core/host_name.hpp"
 
-[[nodiscard]] inline std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
+namespace toller::detail {
 
 /// `host a, pid 12`: a process as messages name it.
 [[nodiscard]] inline std::string this_process() {

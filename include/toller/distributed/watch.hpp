@@ -79,11 +79,7 @@ public:
   /// Says why this rank leaves; an earlier cause stays. Rank 0, on whose store the others read it, waits for them a little.
   void fail(const std::string& why) {
     std::unique_lock lock(mutex_);
-    if (!fault_) {
-      leaving_ = cat(name(rank_), " stopped: ", why);
-      changed_.notify_all();
-      changed_.wait_for(lock, std::chrono::seconds(3), [&] { return fault_.has_value(); });
-    }
+    post(lock, cat(name(rank_), " stopped: ", why));
     if (rank_ == 0) changed_.wait_for(lock, std::chrono::seconds(2), [&] { return all_told_; });
   }
 
@@ -116,11 +112,7 @@ public:
   /// Ends the run for a cause that the main thread found.
   [[nodiscard]] std::string accuse(const std::string& why) {
     std::unique_lock lock(mutex_);
-    if (!fault_) {
-      leaving_ = why;
-      changed_.notify_all();
-      changed_.wait_for(lock, std::chrono::seconds(3), [&] { return fault_.has_value(); });
-    }
+    post(lock, why);
     return fault_.value_or(why);
   }
 
@@ -139,6 +131,13 @@ private:
   [[nodiscard]] bool faulted() {
     const std::lock_guard lock(mutex_);
     return fault_.has_value();
+  }
+  /// Has the thread write a cause, unless there is one, and waits a little until it stands.
+  void post(std::unique_lock<std::mutex>& lock, const std::string& why) {
+    if (fault_) return;
+    leaving_ = why;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::seconds(3), [&] { return fault_.has_value(); });
   }
   void run();
   void round();

@@ -38,8 +38,7 @@ struct WorldOptions {
 /// The ranks of this run, once a process: the first call meets the others, later ones give the same.
 ///
 /// Errors   DistributedError R610, R611 (store), R612 (no NCCL), R613 (ranks missing), R614 (a rank twice), R615 (another
-/// number of
-///          ranks), R616 (the run has begun without this process), R618 (other versions), R620.
+///          number of ranks), R616 (the run has begun without this process), R618 (other versions), R620.
 class World {
 public:
   [[nodiscard]] static World& join(const Launch& launch, const WorldOptions& options);
@@ -62,6 +61,7 @@ private:
   [[nodiscard]] static std::vector<std::string> meet(const Launch& launch, detail::Store& store,
                                                      std::chrono::milliseconds timeout);
   void find_local_rank();
+  [[nodiscard]] bool holds_store() const { return launch_.rank == 0 && !launch_.store_elsewhere; }
 
   Launch launch_;
   std::optional<detail::Store> store_{};
@@ -113,11 +113,10 @@ inline World::World(Launch launch, const WorldOptions& options) : launch_(std::m
   // A connection whose other end has gone is an error with a message, not the end of the process without one.
   if (const auto before = std::signal(SIGPIPE, SIG_IGN); before != SIG_DFL) std::signal(SIGPIPE, before);
   store_ = detail::connect_store(launch_, options.timeout);
-  const bool holds_store = launch_.rank == 0 && !launch_.store_elsewhere;
   const auto give_up = [&] {
     // Who holds the store stays until the others have read there why.
-    if (holds_store) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-    if (holds_store && !launch_.file.empty()) detail::remove_address(launch_.file, store_->address());
+    if (holds_store()) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    if (holds_store() && !launch_.file.empty()) detail::remove_address(launch_.file, store_->address());
   };
   try {
     // On a thread of its own: a store whose holder is stopped does not answer.
@@ -229,13 +228,12 @@ inline void World::find_local_rank() {
 inline World::~World() {
   if (watch_ == nullptr) return;
   const bool fault = watch_->fault().has_value();
-  const bool holds_store = launch_.rank == 0 && !launch_.store_elsewhere;
   if (!fault) try {
       store_->add("done", 1);
       std::vector<std::string> keys, before, now;
       for (int r = 1; r < launch_.world_size; ++r) keys.push_back(detail::cat("beat/", r));
       auto last_change = detail::Clock::now();
-      while (holds_store && !watch_->fault() && store_->add("done", 0) < launch_.world_size) {
+      while (holds_store() && !watch_->fault() && store_->add("done", 0) < launch_.world_size) {
         now = store_->get_all(keys);
         if (now != before) before = now, last_change = detail::Clock::now();
         if (detail::Clock::now() - last_change > std::chrono::seconds(10)) break;  // who is left, left without a word
@@ -243,7 +241,7 @@ inline World::~World() {
       }
     } catch (const std::exception&) {  // the store has gone first: there is nothing left to part from
     }
-  if (holds_store && !launch_.file.empty()) detail::remove_address(launch_.file, store_->address());
+  if (holds_store() && !launch_.file.empty()) detail::remove_address(launch_.file, store_->address());
   try {
     group_->handle()->abort();       // NCCL's communicators and threads, while the store they look at is there
   } catch (const std::exception&) {  // they end with this process

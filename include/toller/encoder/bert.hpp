@@ -40,8 +40,7 @@ namespace toller {
 ///          softmax and the residual stream in float32.
 /// Masks    tokens with `attended` false see the attended ones of their text and are seen by none.
 /// Errors   reading: see PretrainedFolder and BertConfig. forward: DataError R438, an id, type or position that the tables
-/// lack;
-///          ConfigError R439, a text longer than `max_positions`.
+///          lack; ConfigError R439, a text longer than `max_positions`.
 /// Source   Devlin et al. 2018, https://arxiv.org/abs/1810.04805; names as in Hugging Face's BertModel.
 class Bert {
 public:

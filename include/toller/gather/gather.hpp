@@ -26,8 +26,7 @@ template <Gatherable X, Communicator C>
 /// All ranks' rows, in rank order; only this rank's own keep their gradient, the others are constants.
 ///
 /// Shapes   Tensor [n, ...] -> [sum of n, ...]; MultiVector: texts and tokens alike. n may differ between ranks and be zero;
-/// the
-///          rest may not.
+///          the rest may not.
 /// Types    any, the same on all ranks.
 /// Ranks    all call it. One process: returns `x` itself.
 /// Errors   DistributedError R630, ShapeError R631, on every rank, before any data move.

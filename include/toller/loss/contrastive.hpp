@@ -37,13 +37,11 @@ enum class Partition { joint, per_direction };
 /// Shapes   B own rows, M documents, A queries of all ranks (one process: A is B); Relevance says which document is whose.
 ///          `queries` are the B own ones or all A, of which the own are `first .. first + B`; `needs_all_queries` asks for all.
 /// Types    softmax and sum in float64, and the scores of single vectors too: a low temperature multiplies what they are
-/// rounded
-///          by, and that would differ with the number of ranks. MaxSim's scores are float32.
+///          rounded by, and that would differ with the number of ranks. MaxSim's scores are float32.
 /// Masks    `mask_duplicates`: what is equal to the row's positive, or is the positive of an equal query, is no negative;
 ///          nor is an equal query. False compares with libraries that do not look.
 /// Ranks    `CrossDeviceNegatives`: the documents of all ranks are compared, which the step gathers (`gather_sides`). The sums
-/// over
-///          the ranks' own rows add up to what one process has for the whole batch, in every direction.
+///          over the ranks' own rows add up to what one process has for the whole batch, in every direction.
 ///          `LocalNegatives`: each rank or micro-batch by itself.
 /// Errors   ConfigError R330 (temperature), R331 (directions); ShapeError R301, R310, R332, R333.
 /// Source   van den Oord et al. 2018; symmetric: Radford et al. 2021; all four directions: Li et al. 2023 (GTE).

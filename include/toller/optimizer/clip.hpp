@@ -39,24 +39,25 @@ namespace detail {
 
 }  // namespace detail
 
-/// Scales all gradients together so that their common 2-norm is at most `max_norm` (0: only measures), and returns the
-/// norm before that.
+/// Multiplies all gradients by `scale`, then scales them together so that their common 2-norm is at most `max_norm` (0: any),
+/// and returns the norm between the two.
 ///
-/// g <- g min(1, max_norm / (norm + 1e-6))
+///   g <- scale g min(1, max_norm / (norm + 1e-6)),   norm = scale |g|
 ///
 /// Types    the norm is added up in float64. A norm that is not finite is returned as it is and leaves no usable gradient.
-/// Cost     one pass over the gradients, two when it clips; one device synchronisation.
+/// Cost     one pass over the gradients, two when they change; one device synchronisation.
 /// Source   `torch.nn.utils.clip_grad_norm_`, which adds up in float32.
-inline double clip_grad_norm(const Parameters& parameters, double max_norm) {
+inline double clip_grad_norm(const Parameters& parameters, double max_norm, double scale = 1) {
   const c10::AutoGradMode no_grad(false);
   const std::vector<at::Tensor> grads = detail::gradients(parameters);
   if (grads.empty()) return 0;
   std::vector<at::Tensor> squares;
   squares.reserve(grads.size());
   for (const at::Tensor& grad : grads) squares.push_back(detail::sum_of_squares(grad));
-  const double norm = std::sqrt(at::stack(squares).sum().item<double>());
-  const double scale = max_norm / (norm + 1e-6);
-  if (max_norm > 0 && !(scale >= 1)) at::_foreach_mul_(grads, scale);
+  const double norm = scale * std::sqrt(at::stack(squares).sum().item<double>());
+  const double kept = max_norm / (norm + 1e-6);
+  if (max_norm > 0 && !(kept >= 1)) scale *= kept;
+  if (scale != 1) at::_foreach_mul_(grads, scale);
   return norm;
 }
 

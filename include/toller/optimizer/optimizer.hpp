@@ -20,7 +20,9 @@ enum class Schedule { constant, linear };
 /// What moves the weights, and how far.
 ///
 /// Units   lr a step; `head_lr` is that of the pooling's own parameters (empty: `lr`). `max_grad_norm` 0 does not clip.
-///         `warmup` below 1 is a share of all steps, rounded up; from 1 on a number of steps.
+///         `gradient_scale` multiplies the gradients before that: AdamW hardly depends on it, clipping does, so it is there to
+///         compare with libraries whose gradients are not those of the mean. `warmup` below 1 is a share of all steps, rounded
+///         up; from 1 on a number of steps.
 struct OptimizerOptions {
   static constexpr std::string_view name = "OptimizerOptions";
   Optimizer kind = Optimizer::adamw;
@@ -31,6 +33,7 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double max_grad_norm = 1.0;
+  double gradient_scale = 1.0;
   Schedule schedule = Schedule::linear;
   double warmup = 0;
 
@@ -43,6 +46,7 @@ struct OptimizerOptions {
     visit("beta2", self.beta2);
     visit("eps", self.eps);
     visit("max_grad_norm", self.max_grad_norm);
+    visit("gradient_scale", self.gradient_scale);
     visit("schedule", self.schedule);
     visit("warmup", self.warmup);
   }
@@ -50,7 +54,7 @@ struct OptimizerOptions {
 
 /// Throws unless every setting is in its range.
 ///
-/// Errors   ConfigError R140 - R145, one a setting: `optimizer.lr: expected a finite number >= 0, got -1`.
+/// Errors   ConfigError R140 - R145 and R148, one a setting: `optimizer.lr: expected a finite number >= 0, got -1`.
 inline void check(const OptimizerOptions& options) {
   const auto expect = [](bool fits, std::string_view code, std::string_view field, std::string_view range, double value) {
     if (!fits) throw ConfigError(code, detail::cat("optimizer.", field, ": expected ", range, ", got ", value));
@@ -66,6 +70,8 @@ inline void check(const OptimizerOptions& options) {
   not_negative("R143", "eps", options.eps);
   not_negative("R144", "max_grad_norm", options.max_grad_norm);
   not_negative("R145", "warmup", options.warmup);
+  expect(std::isfinite(options.gradient_scale) && options.gradient_scale > 0, "R148", "gradient_scale", "a finite number > 0",
+         options.gradient_scale);
 }
 
 }  // namespace toller

@@ -47,8 +47,7 @@ struct FitBegin {
 /// After each optimizer step. Units: lr per update; seconds of wall time for this step; tokens real ones, of all texts.
 ///
 /// Ranks    numbers are those of the global batch. In a fit `stop` is always there; `save` on the ranks that write, rank 0 or
-/// the first
-///          of each host. A stop that one rank asks for stops all of them.
+///          the first of each host. A stop that one rank asks for stops all of them.
 struct StepEnd {
   std::int64_t step = 0;  ///< steps done, this one included
   std::int64_t total_steps = 0;

@@ -78,7 +78,7 @@ FitReport run_loop(const LoopPlan& plan, const FitOptions& options, Loader& load
     const StepReport share = team.guarded([&] { return step.run(*batches, model, loss, precision, replica); });
     computed = replica.end_step();
     const StepReport result = meeting.end(number, share, first_row, stop_code(stop), stop);
-    const double norm = clip_grad_norm(trained, options.optimizer.max_grad_norm);
+    const double norm = clip_grad_norm(trained, options.optimizer.max_grad_norm, options.optimizer.gradient_scale);
     if (!std::isfinite(norm))
       throw NumericError("R501", cat("the gradient of step ", number, " is ", print_not_finite(norm), " (first row ", first_row,
                                      " of the data); the weights are those before it"));
